@@ -1,0 +1,5 @@
+"""Load testing and evaluation of real-time voice agents."""
+
+from voicebench.version import __version__
+
+__all__ = ["__version__"]

@@ -1,0 +1,1 @@
+"""Agents to test against: one reference agent without I/O, and its servers."""

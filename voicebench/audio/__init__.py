@@ -1,0 +1,1 @@
+"""Samples: PCM, files, resampling, and synthetic signals."""

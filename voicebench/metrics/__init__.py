@@ -1,0 +1,1 @@
+"""What a call measured: one module per family of metrics."""

@@ -1,0 +1,133 @@
+"""What was measured: the results of turns, calls and runs. Plain frozen data, JSON at the edge.
+
+Conventions
+-----------
+- Times end in ``_ms`` or ``_s`` and are on the session's clock. Rates lie between 0 and 1.
+- A field that is None was not measured; ``status`` says why, per metric.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+#: ok: measured. missed: the agent owed it and did not deliver. not_applicable: nobody asked for it. void: the
+#: harness itself disturbed the measurement, or ended the call first. error: it could not be computed.
+Status = Literal["ok", "missed", "not_applicable", "void", "error"]
+
+#: The metrics of a turn that have a status.
+TURN_METRICS: tuple[str, ...] = ("response_latency_ms", "ttfa_ms", "stop_latency_ms", "noise", "wer")
+
+
+@dataclass(frozen=True)
+class TurnResult:
+    """Measurements of one scripted turn (VB09-VB14, VB16)."""
+
+    id: str
+    expect: str
+    trigger: str
+    start_s: float
+    end_s: float
+    user_onset_s: float | None = None
+    user_offset_s: float | None = None
+    responded: bool | None = None
+    response_latency_ms: float | None = None
+    ttfa_ms: float | None = None
+    talk_over: bool = False
+    stopped: bool | None = None
+    stop_latency_ms: float | None = None
+    false_barge_in: bool | None = None
+    spurious_response: bool | None = None
+    transcript: str | None = None
+    wer: float | None = None
+    passed: bool = False
+    notes: tuple[str, ...] = ()
+    status: Mapping[str, Status] = field(default_factory=dict)  #: keys: TURN_METRICS
+
+    @property
+    def void(self) -> bool:
+        """Whether the harness disturbed this turn: then it counts neither for nor against the agent."""
+        return "void" in self.status.values()
+
+
+@dataclass(frozen=True)
+class SessionMetrics:
+    """Everything measured in one call (VB15). Segments are (start_s, end_s) pairs."""
+
+    turns: tuple[TurnResult, ...]
+    duration_s: float
+    user_speech_ms: float
+    agent_speech_ms: float
+    overlap_ms: float
+    talk_over_ms: float
+    user_segments: tuple[tuple[float, float], ...]
+    agent_segments: tuple[tuple[float, float], ...]
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Health:
+    """How well the harness itself kept time during one call.
+
+    The histograms count milliseconds in log-spaced bins (see ``metrics.histogram``), so that those of many
+    calls add up.
+    """
+
+    frames: int = 0
+    skipped_frames: int = 0
+    send_lag_ms: Mapping[str, float | None] = field(default_factory=dict)  #: p50, p99, max
+    receive_lag_ms: Mapping[str, float | None] = field(default_factory=dict)  #: p50, p99, max
+    send_lag_histogram: Mapping[str, int] = field(default_factory=dict)
+    receive_lag_histogram: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SessionResult:
+    """One call as it travels, is stored in ``sessions.jsonl``, and appears in a report."""
+
+    call_id: str
+    scenario: str
+    worker: str
+    outcome: Literal["completed", "truncated", "failed", "lost"]
+    reason: str
+    started_at: float  #: Unix time
+    connect_ms: float | None
+    clock: str
+    timestamps: str
+    adapter: Mapping[str, Any]
+    metrics: SessionMetrics | None  #: None if the call never connected, or was lost
+    health: Health = field(default_factory=Health)
+    recording: Mapping[str, str] | None = None  #: paths of the stereo, user and agent file, relative to the run
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """One process that ran calls."""
+
+    id: str
+    host: str
+    started: int
+    recorded: int
+    lost: int
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """One run, as stored in ``run.json`` beside ``sessions.jsonl``.
+
+    ``scenarios`` holds, per scenario: name, description, sample_rate, frame_ms, turns (their number), turn_ids,
+    expects (per turn), assertions (key to limit).
+    """
+
+    id: str
+    created_at: str  #: ISO 8601, UTC
+    duration_s: float
+    command: str
+    arrivals: Literal["closed", "open"]
+    clock: str
+    adapter: Mapping[str, Any]
+    scenarios: tuple[Mapping[str, Any], ...]
+    workers: tuple[WorkerInfo, ...]
+    voicebench_version: str
+    python: str
+    notes: tuple[str, ...] = ()  #: what the reader must know, for example that workers came or went

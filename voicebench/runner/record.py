@@ -1,0 +1,121 @@
+"""What one call leaves behind: two tracks, the clocks of every frame, and the events.
+
+Conventions
+-----------
+- Times are float seconds on the session's clock. 0 is the instant at which the first caller frame was due.
+- Tracks are int16 arrays at the session sample rate; sample ``n`` sounds at ``n / sample_rate``.
+- Frame ``i`` of the caller was *due* at ``i * frame_ms / 1000`` and holds the samples from there on.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from voicebench.scenario import Scenario, Turn
+
+Int16Array = npt.NDArray[np.int16]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+Outcome = Literal["completed", "truncated", "failed"]
+Timestamps = Literal["kernel", "wakeup", "virtual"]
+Trigger = Literal["anchor", "timeout", "not_played"]
+
+
+@dataclass(frozen=True)
+class TurnWindow:
+    """When a turn's audio played (by ``due``), and what set it off (VB16)."""
+
+    turn: Turn
+    start: float
+    end: float
+    trigger: Trigger
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """Text that the agent reported: what it heard (role user) or said (role agent)."""
+
+    role: Literal["user", "agent"]
+    text: str
+    time: float
+    final: bool = True
+
+
+@dataclass(frozen=True)
+class CallEvent:
+    """Anything else worth keeping: unknown messages, hang-up, protocol errors, skipped frames."""
+
+    time: float
+    kind: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Packets:
+    """The agent's audio packets in the order of their arrival; arrays of one length.
+
+    ``arrived`` is the arrival plane. ``heard`` is when the packet's first sample sounds in the caller's
+    player, or NaN if it never does. ``level_db`` is the packet's RMS level (floor -120). ``read`` is when the
+    harness read the packet: ``read - arrived`` is the receive lag.
+    """
+
+    arrived: FloatArray
+    heard: FloatArray
+    duration: FloatArray
+    level_db: FloatArray
+    read: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.arrived)
+
+
+@dataclass(frozen=True)
+class SessionRecord:
+    """Everything that the metrics need from one call."""
+
+    call_id: str
+    scenario: Scenario
+    adapter: dict[str, Any]
+    clock: Literal["virtual", "real"]
+    timestamps: Timestamps
+    outcome: Outcome
+    reason: str  #: why the call failed or was truncated; empty when it completed
+    started_at: float  #: Unix time of the instant at which the call began (before connecting)
+    origin_ns: int  #: CLOCK_MONOTONIC of session time 0; 0 on the virtual clock
+    connect_ms: float | None  #: time to open the connection; None if it never opened
+    user_track: Int16Array
+    agent_track: Int16Array
+    sent: FloatArray  #: per caller frame: when it was sent, NaN if it was skipped
+    packets: Packets
+    windows: tuple[TurnWindow, ...] = ()
+    clears: tuple[float, ...] = ()
+    transcripts: tuple[Transcript, ...] = ()
+    events: tuple[CallEvent, ...] = ()
+    max_duration_reached: bool = False
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def sample_rate(self) -> int:
+        return self.scenario.sample_rate
+
+    @property
+    def duration(self) -> float:
+        """Length of the recorded session in seconds."""
+        return len(self.user_track) / self.scenario.sample_rate
+
+    @property
+    def frame_s(self) -> float:
+        return self.scenario.frame_ms / 1000
+
+    @property
+    def due(self) -> FloatArray:
+        """Per caller frame: when it was due."""
+        return np.arange(len(self.sent), dtype=np.float64) * self.frame_s
+
+    @property
+    def send_lag(self) -> FloatArray:
+        """Per caller frame: sent minus due in seconds, NaN for a skipped frame."""
+        return self.sent - self.due

@@ -1,0 +1,213 @@
+"""Reads scenario files. Every error names the file, the line, the YAML path and what to do."""
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import soundfile
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from voicebench.scenario.assertions import parse_assertion
+from voicebench.scenario.models import Scenario
+
+Path_ = tuple[str | int, ...]
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be played. The message is one line that names the place."""
+
+
+def load_scenario(path: str | Path) -> Scenario:
+    """Read and check one scenario file.
+
+    Audio paths are taken relative to the file. Raises ScenarioError.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ScenarioError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+    except OSError as error:
+        raise ScenarioError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ScenarioError(f"{where}: not valid YAML: {problem}") from None
+    except RecursionError:
+        raise ScenarioError(f"{path}: not valid YAML: nested too deeply") from None
+    except ValueError as error:  # PyYAML lets those of a malformed date or number through
+        raise ScenarioError(f"{path}: not valid YAML: {error}") from None
+    lines = _Lines(root)
+    try:
+        scenario = parse_scenario(data, base_dir=path.parent)
+    except _MisplacedError as error:
+        line = lines.of(error.where)
+        raise ScenarioError(f"{path}:{line}: {error}" if line else f"{path}: {error}") from None
+    scenario._source = path
+    return scenario
+
+
+def parse_scenario(data: Any, base_dir: Path | None = None) -> Scenario:
+    """Check a scenario that is already parsed from YAML. Raises ScenarioError."""
+    if not isinstance(data, dict):
+        raise _MisplacedError((), "a scenario is a mapping with at least 'name' and 'turns'")
+    _unique_ids(data)
+    try:
+        scenario = Scenario.model_validate(data)
+    except ValidationError as error:
+        raise _explain(error, data) from None
+    for key, limit in scenario.assertions.items():
+        try:
+            parse_assertion(key, limit)
+        except ValueError as problem:
+            raise _MisplacedError(("assert", key), str(problem)) from None
+    frame = scenario.frame_ms * scenario.sample_rate / 1000
+    if frame != int(frame):
+        raise _MisplacedError(
+            ("frame_ms",),
+            f"{scenario.frame_ms:g} ms is no whole number of samples at {scenario.sample_rate} Hz",
+        )
+    return _with_files(scenario, base_dir or Path())
+
+
+class _MisplacedError(ScenarioError):
+    def __init__(self, where: Path_, problem: str) -> None:
+        super().__init__(f"{_dotted(where)}: {problem}" if where else problem)
+        self.where = where
+
+
+def _with_files(scenario: Scenario, base: Path) -> Scenario:
+    """Resolve the audio files and make sure that each can be decoded."""
+    turns = []
+    for number, turn in enumerate(scenario.turns):
+        if turn.audio.file is not None:
+            where = ("turns", number, "audio", "file")
+            path = base / turn.audio.file
+            if not path.is_file():
+                raise _MisplacedError(where, f"{path} does not exist" if not path.exists() else f"{path} is no file")
+            try:
+                length = soundfile.info(str(path)).frames
+            except (soundfile.SoundFileError, OSError) as error:
+                raise _MisplacedError(where, f"{path} cannot be read as audio: {_oneline(error)}") from None
+            if not length:
+                raise _MisplacedError(where, f"{path} holds no audio")
+            turn = turn.model_copy(update={"audio": turn.audio.model_copy(update={"file": str(path)})})
+        turns.append(turn)
+    return scenario.model_copy(update={"turns": turns})
+
+
+def _unique_ids(data: dict[Any, Any]) -> None:
+    turns = data.get("turns")
+    seen: dict[Any, int] = {}
+    for number, turn in enumerate(turns if isinstance(turns, list) else []):
+        name = turn.get("id", f"turn-{number + 1}") if isinstance(turn, dict) else None
+        if not isinstance(name, str):
+            continue
+        if name in seen:
+            raise _MisplacedError(("turns", number, "id"), f"{name!r} is already the id of turns[{seen[name]}]")
+        seen[name] = number
+
+
+def _explain(error: ValidationError, data: Any) -> _MisplacedError:
+    """The first problem in full; the places of the others."""
+    problems = error.errors(include_url=False)
+    problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")  # a misspelt key explains the rest
+    first = problems[0]
+    where = tuple(part for part in first["loc"] if part not in ("JitterBuffer", "literal['ideal','none']"))
+    if first["loc"][:1] == ("playout",) and len(where) == 1:
+        return _MisplacedError(where, "use 'ideal', 'none' or a block with jitter_buffer_ms and max_ms")
+    kind, context = first["type"], first.get("ctx", {})
+    value = first["input"]
+    if kind == "extra_forbidden":
+        known = _known_keys(where[:-1])
+        near = difflib.get_close_matches(str(where[-1]), known, n=1, cutoff=0.5)
+        text = f"unknown key; did you mean {near[0]!r}?" if near else f"unknown key; use one of {', '.join(known)}"
+    elif kind == "missing":
+        text = "is missing"
+    elif kind == "literal_error":
+        noun = {"after": "an anchor", "expect": "an expectation", "synth": "a signal"}.get(
+            str(where[-1]) if where else "", "allowed"
+        )
+        allowed = context["expected"].replace("'", "").replace(" or ", ", ")
+        text = f"{value!r} is not {noun}; use one of {allowed}"
+    elif kind == "too_short" and where == ("turns",):
+        text = "a scenario needs at least one turn"
+    elif kind == "value_error":
+        text = str(context["error"])
+    else:
+        text = first["msg"][:1].lower() + first["msg"][1:]
+        text = text.replace("input should be", "must be").replace("valid dictionary or instance of", "block like")
+        if not isinstance(value, (dict, list)):
+            text += f", not {value!r}"
+    others = [_dotted(tuple(problem["loc"])) for problem in problems[1:4]]
+    if others:
+        text += f" (and {len(problems) - 1} more: {', '.join(others)})"
+    return _MisplacedError(where, text)
+
+
+def _known_keys(where: Path_) -> list[str]:
+    """The keys allowed in the block at ``where``, found by walking the models."""
+    model: Any = Scenario
+    for part in where:
+        if isinstance(part, int):
+            continue
+        field = next((f for n, f in model.model_fields.items() if (f.alias or n) == part), None)
+        if field is None:
+            return []
+        model = _model_in(field.annotation)
+        if model is None:
+            return []
+    return sorted(field.alias or name for name, field in model.model_fields.items())
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in getattr(annotation, "__args__", ()):
+        found = _model_in(inner)
+        if found is not None:
+            return found
+    return None
+
+
+def _oneline(error: object) -> str:
+    return " ".join(str(error).split())
+
+
+def _dotted(where: Path_) -> str:
+    text = ""
+    for part in where:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+class _Lines:
+    """Line numbers of the parsed YAML."""
+
+    def __init__(self, root: yaml.Node | None) -> None:
+        self._root = root
+
+    def of(self, where: Path_) -> int | None:
+        """The line of the deepest part of ``where`` that the file holds, from 1."""
+        node, line = self._root, None
+        if node is not None:
+            line = node.start_mark.line + 1
+        for part in where:
+            if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+                node = node.value[part]
+                line = node.start_mark.line + 1
+            elif isinstance(node, yaml.MappingNode):
+                pair = next(((k, v) for k, v in node.value if k.value == str(part)), None)
+                if pair is None:
+                    break
+                line, node = pair[0].start_mark.line + 1, pair[1]
+            else:
+                break
+        return line
