@@ -62,6 +62,7 @@ class SessionMetrics:
     user_segments: tuple[tuple[float, float], ...]
     agent_segments: tuple[tuple[float, float], ...]
     truncated: bool
+    clears_s: tuple[float, ...] = ()  #: when the agent asked the player to drop what had not sounded (VB04)
 
 
 @dataclass(frozen=True)
