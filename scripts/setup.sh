@@ -12,7 +12,7 @@ command -v "$python" >/dev/null || die "$python not found; install Python 3.11 o
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
   die "$("$python" --version) is too old; voicebench needs Python 3.11 or newer: make PYTHON=/path/to/python"
 
-if [ ! -x "$venv/bin/python" ]; then
+if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then  # not made yet, or not to the end
   if ! "$python" -c 'import ensurepip' 2>/dev/null; then  # Debian ships ensurepip in a package of its own
     package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
@@ -24,7 +24,7 @@ if [ ! -x "$venv/bin/python" ]; then
     fi
   fi
   echo "setup: making $venv with $("$python" --version)"
-  "$python" -m venv "$venv" || die "cannot make $venv; is the disk full, or the folder read-only?"
+  "$python" -m venv --clear "$venv" || die "cannot make $venv; is the disk full, or the folder read-only?"
 fi
 
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"; }
