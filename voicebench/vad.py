@@ -1,12 +1,33 @@
-"""Where speech is: an energy detector with hysteresis and hangover (VB05, VB06)."""
+"""Where speech is: an energy detector with hysteresis and hangover (VB05, VB06).
 
+Conventions
+-----------
+- The audio is cut into frames of ``frame_ms`` from its first sample on. Only whole frames count.
+- A frame is *active* in a closed stretch if its level is at least ``threshold_db``, and in an open segment if it
+  is at least ``threshold_db - hysteresis_db``.
+- A segment opens once ``min_speech_ms`` of frames in a row were active (at least one frame), and starts with the
+  first of them. It closes once ``min_silence_ms`` of frames in a row were not (at least one frame), and ends
+  with the last active frame. So neither confirmation delays what is reported.
+- Levels are never taken: a frame's energy, a whole number, is compared with the threshold's. Hence the streaming
+  and the whole-track detector agree exactly, however the audio is cut into pieces.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
+
+from voicebench.audio.pcm import Int16Array, energy_threshold, frame_energy, ms_to_samples, to_int16
 
 
 class VadConfig(BaseModel):
     """Tuning of the detector (VB05). Levels are RMS in dBFS, times in ms."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     threshold_db: float = Field(-45.0, description="A frame at or above this level may open a segment.")
     hysteresis_db: float = Field(
@@ -17,3 +38,171 @@ class VadConfig(BaseModel):
     frame_ms: float = Field(10.0, gt=0, description="Length of one analysis frame.")
     min_speech_ms: float = Field(50.0, ge=0, description="A segment opens after this much active audio.")
     min_silence_ms: float = Field(250.0, ge=0, description="A segment closes after this much inactive audio.")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of speech."""
+
+    start_s: float
+    end_s: float
+
+    @property
+    def duration(self) -> float:
+        """Length in seconds."""
+        return self.end_s - self.start_s
+
+    def overlap(self, other: "Segment") -> float:
+        """Seconds that both last."""
+        return max(0.0, min(self.end_s, other.end_s) - max(self.start_s, other.start_s))
+
+
+@dataclass(frozen=True)
+class VadEvent:
+    """A boundary of speech. It lies before the audio that confirmed it."""
+
+    kind: Literal["onset", "offset"]
+    time_s: float
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """A configuration in the units of the detector: samples, energies, numbers of frames."""
+
+    frame: int
+    opening: float
+    closing: float
+    frames_to_open: int
+    frames_to_close: int
+
+    @classmethod
+    def of(cls, config: VadConfig, sample_rate: int) -> "_Rules":
+        frame = max(1, ms_to_samples(config.frame_ms, sample_rate))
+
+        def frames(duration_ms: float) -> int:
+            return max(1, math.ceil((duration_ms / 1000 - 1e-9) * sample_rate / frame))
+
+        return cls(
+            frame,
+            energy_threshold(config.threshold_db, frame),
+            energy_threshold(config.threshold_db - config.hysteresis_db, frame),
+            frames(config.min_speech_ms),
+            frames(config.min_silence_ms),
+        )
+
+
+class StreamingVad:
+    """The detector for audio that arrives in pieces.
+
+    Feed one instance either with ``push`` or with ``push_energies``, and call ``flush`` at the end.
+    """
+
+    def __init__(self, sample_rate: int, config: VadConfig | None = None, origin_s: float = 0.0) -> None:
+        """``origin_s`` is the time of the first sample."""
+        self._rules = _Rules.of(config or VadConfig(), sample_rate)
+        self._sample_rate = sample_rate
+        self._origin_s = origin_s
+        self._rest: Int16Array = np.zeros(0, dtype=np.int16)
+        self._frames = 0
+        self._speaking = False
+        self._run = 0  # frames in a row that speak for a change: active ones while closed, inactive ones while open
+
+    @property
+    def speaking(self) -> bool:
+        """Whether a confirmed segment is open."""
+        return self._speaking
+
+    @property
+    def frame_length(self) -> int:
+        """Samples in one analysis frame."""
+        return self._rules.frame
+
+    @property
+    def position_s(self) -> float:
+        """Up to where the audio has been analysed."""
+        return self._time(self._frames)
+
+    def push(self, audio: Int16Array | npt.NDArray[np.floating[Any]]) -> list[VadEvent]:
+        """Take more audio, int16 or float in [-1, 1] (rounded to int16); return the boundaries it confirms."""
+        exact = audio.dtype == np.int16
+        pcm = audio.astype(np.int16, copy=False) if exact else to_int16(audio.astype(np.float64, copy=False))
+        if self._rest.size:
+            pcm = np.concatenate((self._rest, pcm))
+        frame = self._rules.frame
+        whole = len(pcm) // frame * frame
+        self._rest = pcm[whole:].copy()
+        return self.push_energies(frame_energy(pcm[:whole].reshape(-1, frame)).tolist())
+
+    def push_energies(self, energies: Iterable[float]) -> list[VadEvent]:
+        """Take the energies (sums of squared samples) of the next frames of ``frame_length`` samples.
+
+        For callers that compute the frames of many calls in one batch. Plain floats or ints are fastest:
+        ``array.tolist()``.
+        """
+        rules, events = self._rules, []
+        for energy in energies:
+            self._frames += 1
+            if not self._speaking:
+                self._run = self._run + 1 if energy >= rules.opening else 0
+                if self._run == rules.frames_to_open:
+                    events.append(VadEvent("onset", self._time(self._frames - self._run)))
+                    self._speaking, self._run = True, 0
+            else:
+                self._run = self._run + 1 if energy < rules.closing else 0
+                if self._run == rules.frames_to_close:
+                    events.append(VadEvent("offset", self._time(self._frames - self._run)))
+                    self._speaking, self._run = False, 0
+        return events
+
+    def flush(self) -> list[VadEvent]:
+        """End of the audio: an open segment ends with its last active frame."""
+        if not self._speaking:
+            return []
+        event = VadEvent("offset", self._time(self._frames - self._run))
+        self._speaking, self._run = False, 0
+        return [event]
+
+    def _time(self, frames: int) -> float:
+        return self._origin_s + frames * self._rules.frame / self._sample_rate
+
+
+def detect(track: Int16Array, sample_rate: int, config: VadConfig | None = None) -> list[Segment]:
+    """All speech in a whole track; exactly what StreamingVad finds in it."""
+    rules = _Rules.of(config or VadConfig(), sample_rate)
+    whole = len(track) // rules.frame * rules.frame
+    energy = frame_energy(track[:whole].reshape(-1, rules.frame))
+    starts, ends = _boundaries(energy, rules)
+    return [
+        Segment(start * rules.frame / sample_rate, end * rules.frame / sample_rate)
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
+
+
+def _boundaries(
+    energy: npt.NDArray[np.float64], rules: _Rules
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """First frames of the segments, and the frames after their last ones.
+
+    A run of frames that is long enough to open a segment does so unless one is open already, and likewise for
+    closing. A frame that may open cannot close, so the two kinds of run never overlap: sorted by their first
+    frame, each that differs from the one before it is a boundary.
+    """
+    opening = _long_runs(energy >= rules.opening, rules.frames_to_open)
+    closing = _long_runs(energy < rules.closing, rules.frames_to_close)
+    frames = np.concatenate((opening, closing))
+    opens = np.arange(len(frames)) < len(opening)
+    order = np.argsort(frames)
+    frames, opens = frames[order], opens[order]
+    changes = opens != np.concatenate(([False], opens[:-1]))
+    starts, ends = frames[changes & opens], frames[changes & ~opens]
+    if len(starts) > len(ends):  # still open at the end: up to the last frame that is active in a segment
+        last = np.flatnonzero(energy >= rules.closing)[-1] + 1
+        ends = np.append(ends, last)
+    return starts, ends
+
+
+def _long_runs(wanted: npt.NDArray[np.bool_], least: int) -> npt.NDArray[np.int64]:
+    """The first frame of each run of True that is at least ``least`` long."""
+    edges = np.flatnonzero(np.diff(wanted.astype(np.int8), prepend=0, append=0))
+    starts, ends = edges[::2], edges[1::2]
+    return starts[ends - starts >= least]
