@@ -17,7 +17,7 @@ socket itself, with the kernel's receive timestamps, and hundreds of calls share
 import abc
 import uuid
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol
 
 from voicebench.clock import Clock
@@ -146,8 +146,8 @@ class Adapter(abc.ABC):
         self.send_audio(wire)
 
     def emit(self, event: AgentEvent) -> None:
-        """Report something from the agent. The runner collects it with ``drain``."""
-        self._pending.append(event)
+        """Report something from the agent, now unless it has a time. The runner collects it with ``drain``."""
+        self._pending.append(event if event.time is not None else replace(event, time=self.session.clock.now()))
 
     def drain(self) -> list[AgentEvent]:
         """Return and forget the events reported since the last call."""

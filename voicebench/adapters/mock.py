@@ -1,0 +1,1 @@
+"""The reference agent in this process, without a network (VB31)."""
