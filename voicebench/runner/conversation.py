@@ -60,7 +60,7 @@ class Conversation:
         self.sent = array("q")  # per frame due: when it was sent in ns, or _NOT_SENT
         self._uncounted_events = 0
         self._frames, self._silence, self._lengths = frames, silence, lengths
-        self._frame_s = scenario.frame_ms / 1000
+        self._frame_ms = scenario.frame_ms
         self._tail_s = scenario.tail_ms / 1000
         self._max_frames = int(np.ceil(scenario.max_duration_ms / scenario.frame_ms - _EPS))
         self.player = Player(agent_rate, scenario.playout, scenario.max_duration_ms / 1000)
@@ -116,7 +116,7 @@ class Conversation:
         """
         if not self._listening:
             return None
-        due = i * self._frame_s
+        due = i * self._frame_ms / 1000
         if due + _EPS < self._free_at:
             return None
         if self._waiting is None and due + _EPS < self._free_at + self._tail_s:
@@ -135,7 +135,7 @@ class Conversation:
     @property
     def all_played(self) -> bool:
         """Whether every turn's audio has been sent to its end."""
-        return self._waiting is None and len(self.sent) * self._frame_s + _EPS >= self._free_at
+        return self._waiting is None and len(self.sent) * self._frame_ms / 1000 + _EPS >= self._free_at
 
     @property
     def whereabouts(self) -> str:
@@ -143,7 +143,7 @@ class Conversation:
         if not self.windows:
             return "before the first turn"
         last = self.windows[-1].turn.id
-        if len(self.sent) * self._frame_s + _EPS < self._free_at:
+        if len(self.sent) * self._frame_ms / 1000 + _EPS < self._free_at:
             return f"during turn {last!r}"
         return f"after turn {last!r}"
 
@@ -159,7 +159,7 @@ class Conversation:
 
     def tick(self, i: int) -> bytes:
         """The wire bytes of frame ``i``."""
-        due = i * self._frame_s
+        due = i * self._frame_ms / 1000
         if i >= self._max_frames:
             self.max_duration_reached = self.finished = True
         elif self._waiting is not None:
@@ -215,6 +215,6 @@ class Conversation:
     def closing_notes(self) -> list[CallEvent]:
         """Events, and how many more there were than were kept."""
         if self._uncounted_events:
-            more = CallEvent(len(self.sent) * self._frame_s, "more events", f"{self._uncounted_events} not kept")
+            more = CallEvent(len(self.sent) * self._frame_ms / 1000, "more events", f"{self._uncounted_events} not kept")
             return [*self.events, more]
         return self.events

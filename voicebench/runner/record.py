@@ -113,7 +113,7 @@ class SessionRecord:
     @property
     def due(self) -> FloatArray:
         """Per caller frame: when it was due."""
-        return np.arange(len(self.sent), dtype=np.float64) * self.frame_s
+        return np.arange(len(self.sent), dtype=np.float64) * self.scenario.frame_ms / 1000
 
     @property
     def send_lag(self) -> FloatArray:
