@@ -48,6 +48,13 @@ class TurnResult:
         """Whether the harness disturbed this turn: then it counts neither for nor against the agent."""
         return "void" in self.status.values()
 
+    @property
+    def counted(self) -> bool:
+        """Whether this turn counts for or against the agent: it is not void, and the harness did not end the
+        call before the turn could be played (then nothing was asked of the agent, and no metric applies)."""
+        unasked = self.trigger == "not_played" and set(self.status.values()) == {"not_applicable"}
+        return not self.void and not unasked
+
 
 @dataclass(frozen=True)
 class SessionMetrics:

@@ -1,0 +1,133 @@
+"""Results as JSON data and back, exactly. ``docs/records.md`` describes every field.
+
+Conventions
+-----------
+- ``from_dict(json.loads(json.dumps(to_dict(result)))) == result``: nothing is rounded or lost.
+- A call's metrics lie at the top level, under the names of VB27. A call without metrics has no turns, and None
+  for every figure.
+- A reader ignores keys that it does not know; a key that is missing, or a later schema, is a ValueError.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from voicebench.metrics.results import Health, RunInfo, SessionMetrics, SessionResult, TurnResult, WorkerInfo
+
+SCHEMA_VERSION = 1
+
+_T = TypeVar("_T")
+_FIGURES = ("duration_s", "user_speech_ms", "agent_speech_ms", "overlap_ms", "talk_over_ms")
+_CALL = (
+    "call_id",
+    "scenario",
+    "worker",
+    "outcome",
+    "reason",
+    "started_at",
+    "connect_ms",
+    "clock",
+    "timestamps",
+)
+
+
+def to_dict(result: SessionResult) -> dict[str, Any]:
+    """One call as one line of ``sessions.jsonl`` holds it."""
+    metrics = result.metrics
+    data: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        **{name: getattr(result, name) for name in _CALL},
+        "adapter": dict(result.adapter),
+        "metadata": dict(result.metadata),
+        "turns": [_turn_to_dict(turn) for turn in metrics.turns] if metrics else [],
+        **{name: getattr(metrics, name) if metrics else None for name in _FIGURES},
+        "user_segments": [list(segment) for segment in metrics.user_segments] if metrics else [],
+        "agent_segments": [list(segment) for segment in metrics.agent_segments] if metrics else [],
+        "clears_s": list(metrics.clears_s) if metrics else [],
+        "truncated": metrics.truncated if metrics else result.outcome == "truncated",
+        "health": _health_to_dict(result.health),
+        "recording": None if result.recording is None else dict(result.recording),
+    }
+    return data
+
+
+def from_dict(data: Mapping[str, Any]) -> SessionResult:
+    """The inverse of ``to_dict``. Raises ValueError naming the call and what is wrong."""
+    return _read(data, "session", data.get("call_id"), _session_from_dict)
+
+
+def run_to_dict(run: RunInfo) -> dict[str, Any]:
+    """One run as ``run.json`` holds it."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        **asdict(run),
+        "scenarios": [dict(scenario) for scenario in run.scenarios],
+        "workers": [asdict(worker) for worker in run.workers],
+        "notes": list(run.notes),
+    }
+
+
+def run_from_dict(data: Mapping[str, Any]) -> RunInfo:
+    """The inverse of ``run_to_dict``. Raises ValueError naming the run and what is wrong."""
+    return _read(data, "run", data.get("id"), _run_from_dict)
+
+
+def _read(data: Mapping[str, Any], what: str, name: object, build: Callable[[Mapping[str, Any]], _T]) -> _T:
+    version = data.get("schema_version", SCHEMA_VERSION)
+    if version != SCHEMA_VERSION:
+        raise ValueError(
+            f"{what} {name}: schema_version {version!r} is not {SCHEMA_VERSION}, which this version reads"
+        )
+    try:
+        return build(data)
+    except KeyError as error:
+        raise ValueError(f"{what} {name}: {error.args[0]!r} is missing") from None
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"{what} {name}: {error}") from None
+
+
+def _session_from_dict(data: Mapping[str, Any]) -> SessionResult:
+    metrics = None
+    if data["duration_s"] is not None:
+        metrics = SessionMetrics(
+            turns=tuple(_turn_from_dict(turn) for turn in data["turns"]),
+            **{name: data[name] for name in _FIGURES},
+            user_segments=tuple((start, end) for start, end in data["user_segments"]),
+            agent_segments=tuple((start, end) for start, end in data["agent_segments"]),
+            truncated=data["truncated"],
+            clears_s=tuple(data.get("clears_s", ())),
+        )
+    return SessionResult(
+        **{name: data[name] for name in _CALL},
+        adapter=data["adapter"],
+        metrics=metrics,
+        health=Health(**_known(Health, data["health"])),
+        recording=data["recording"],
+        metadata=data["metadata"],
+    )
+
+
+def _run_from_dict(data: Mapping[str, Any]) -> RunInfo:
+    lists = {
+        "scenarios": tuple(data["scenarios"]),
+        "workers": tuple(WorkerInfo(**_known(WorkerInfo, worker)) for worker in data["workers"]),
+        "notes": tuple(data.get("notes", ())),
+    }
+    return RunInfo(**{**_known(RunInfo, data), **lists})
+
+
+def _turn_to_dict(turn: TurnResult) -> dict[str, Any]:
+    return {**vars(turn), "notes": list(turn.notes), "status": dict(turn.status)}
+
+
+def _turn_from_dict(data: Mapping[str, Any]) -> TurnResult:
+    known = _known(TurnResult, data)
+    return TurnResult(**{**known, "notes": tuple(known.get("notes", ()))})
+
+
+def _health_to_dict(health: Health) -> dict[str, Any]:
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(health).items()}
+
+
+def _known(kind: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: data[name] for name in kind.__dataclass_fields__ if name in data}

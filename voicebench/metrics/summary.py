@@ -1,0 +1,221 @@
+"""The figures of many calls: of a run, of each scenario, of each turn (VB28).
+
+Conventions
+-----------
+- Calls are added one by one, in any order; ``close`` then gives the figures. Distributions keep their raw values,
+  sums are exact, and histograms hold whole numbers: one process and many workers agree to the last digit.
+- A turn counts if ``TurnResult.counted``: void turns, and turns that the harness did not let happen, are counted
+  apart and enter no other figure.
+- A figure without any value to rest on is None; a distribution without values has the count 0.
+
+Metrics
+-------
+sessions                calls added, of every outcome; completed_, truncated_, failed_ and lost_sessions add up to it
+unmeasured_sessions     calls without metrics: they never connected, or were lost. Their turns appear nowhere
+turns, turns_passed     turns that count, and those that were as expected
+response_latency_ms     distribution over `respond` turns; likewise ttfa_ms
+missed_responses        `respond` turns without a reply
+talk_overs              `respond` turns that the agent answered before the user had finished
+barge_in_turns          `stop` turns; barge_in_success_rate is the share of those that stopped in time
+barge_in_stop_ms        distribution over the `stop` turns that stopped, in time or not
+noise_turns             `ignore` turns; false_barge_ins and spurious_responses are those that were not ignored
+turn_wer, mean_wer      distribution over all turns that have a WER, and its mean
+overlap_ms,             sums over calls
+talk_over_ms
+void_turns              turns whose measurement the harness disturbed; void_turn_share is their share of all that
+                        were played or owed, void_noise_turns are the `ignore` turns among them
+unplayed_turns          turns that the harness did not let happen, because it ended the call
+send_lag_p99_ms,        of all caller frames, and of all agent packets, within 0.5 %; None where not known
+receive_lag_p99_ms
+"""
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from voicebench.metrics.histogram import Histogram
+from voicebench.metrics.results import SessionResult, TurnResult
+from voicebench.metrics.stats import distribution
+
+#: Distribution of the summary: the turn's metric, the turns that it is about (None: all), decimals.
+_DISTRIBUTIONS: dict[str, tuple[str, str | None, int]] = {
+    "response_latency_ms": ("response_latency_ms", "respond", 1),
+    "ttfa_ms": ("ttfa_ms", "respond", 1),
+    "barge_in_stop_ms": ("stop_latency_ms", "stop", 1),
+    "turn_wer": ("wer", None, 4),
+}
+
+
+class Summary:
+    """Adds up calls: ``add`` each, then ``close``."""
+
+    def __init__(self) -> None:
+        self._sessions: Counter[str] = Counter()
+        self._turns: Counter[str] = Counter()
+        self._values = {name: array("d") for name in _DISTRIBUTIONS}
+        self._missed: Counter[str] = Counter()
+        self._void: Counter[str] = Counter()
+        self._overlaps_ms = array("d")
+        self._talk_overs_ms = array("d")
+        self._send_lag = Histogram()
+        self._receive_lag = Histogram()
+
+    def add(self, result: SessionResult) -> None:
+        """Count one call and its turns."""
+        self._sessions.update({"all": 1, result.outcome: 1})
+        self._send_lag.merge(Histogram.from_dict(result.health.send_lag_histogram))
+        self._receive_lag.merge(Histogram.from_dict(result.health.receive_lag_histogram))
+        if result.metrics is None:
+            self._sessions["unmeasured"] += 1
+            return
+        self._overlaps_ms.append(result.metrics.overlap_ms)
+        self._talk_overs_ms.append(result.metrics.talk_over_ms)
+        for turn in result.metrics.turns:
+            self._add_turn(turn)
+
+    def close(self) -> dict[str, Any]:
+        """The figures of what was added so far, as JSON data."""
+        sessions, turns = self._sessions, self._turns
+        stats = {name: self._distribution(name) for name in _DISTRIBUTIONS}
+        barge_ins, void = turns["stop"], turns["void"]
+        return {
+            "sessions": sessions["all"],
+            "turns": turns["counted"],
+            "turns_passed": turns["passed"],
+            "response_latency_ms": stats["response_latency_ms"],
+            "ttfa_ms": stats["ttfa_ms"],
+            "missed_responses": turns["missed_response"],
+            "talk_overs": turns["talk_over"],
+            "barge_in_turns": barge_ins,
+            "barge_in_success_rate": round(turns["stopped"] / barge_ins, 4) if barge_ins else None,
+            "barge_in_stop_ms": stats["barge_in_stop_ms"],
+            "noise_turns": turns["ignore"],
+            "false_barge_ins": turns["false_barge_in"],
+            "spurious_responses": turns["spurious_response"],
+            "mean_wer": stats["turn_wer"]["mean"],
+            "overlap_ms": round(math.fsum(self._overlaps_ms), 1),
+            "talk_over_ms": round(math.fsum(self._talk_overs_ms), 1),
+            "turn_wer": stats["turn_wer"],
+            "completed_sessions": sessions["completed"],
+            "truncated_sessions": sessions["truncated"],
+            "failed_sessions": sessions["failed"],
+            "lost_sessions": sessions["lost"],
+            "unmeasured_sessions": sessions["unmeasured"],
+            "void_turns": void,
+            "void_turn_share": _share(void, turns["counted"] + void),
+            "void_noise_turns": turns["void_noise"],
+            "unplayed_turns": turns["unplayed"],
+            "send_lag_p99_ms": _lag(self._send_lag, 99),
+            "receive_lag_p99_ms": _lag(self._receive_lag, 99),
+        }
+
+    def _add_turn(self, turn: TurnResult) -> None:
+        for name, (metric, expect, _) in _DISTRIBUTIONS.items():
+            if expect not in (None, turn.expect):
+                continue
+            status = turn.status.get(metric)
+            self._missed[name] += status == "missed"
+            self._void[name] += status == "void"
+            value = getattr(turn, metric)
+            if value is not None:
+                self._values[name].append(value)
+        if not turn.counted:
+            self._turns.update({"void": turn.void, "unplayed": not turn.void})
+            self._turns["void_noise"] += turn.void and turn.expect == "ignore"
+            return
+        self._turns.update({"counted": 1, turn.expect: 1, "passed": turn.passed})
+        if turn.expect == "respond":
+            self._turns.update({"missed_response": not turn.responded, "talk_over": turn.talk_over})
+        elif turn.expect == "stop":
+            self._turns["stopped"] += bool(turn.stopped)
+        else:
+            self._turns["false_barge_in"] += bool(turn.false_barge_in)
+            self._turns["spurious_response"] += bool(turn.spurious_response)
+
+    def _distribution(self, name: str) -> dict[str, Any]:
+        digits = _DISTRIBUTIONS[name][2]
+        return distribution(self._values[name], missed=self._missed[name], void=self._void[name], digits=digits)
+
+
+def summarise(results: Iterable[SessionResult]) -> dict[str, Any]:
+    """The figures of all calls."""
+    summary = Summary()
+    for result in results:
+        summary.add(result)
+    return summary.close()
+
+
+def by_scenario(results: Iterable[SessionResult]) -> dict[str, dict[str, Any]]:
+    """The figures of each scenario's calls, scenarios in alphabetical order."""
+    groups: dict[str, Summary] = {}
+    for result in results:
+        groups.setdefault(result.scenario, Summary()).add(result)
+    return {name: groups[name].close() for name in sorted(groups)}
+
+
+def by_turn(results: Iterable[SessionResult]) -> dict[str, dict[str, Any]]:
+    """The figures of each turn, by "scenario/turn": scenarios in alphabetical order, turns in their own.
+
+    ``sessions`` and the outcomes are those of the calls that measured the turn. What has no value per turn
+    (overlap_ms, talk_over_ms) is None.
+    """
+    groups: dict[tuple[str, int, str], Summary] = {}
+    for result in results:
+        if result.metrics is None:
+            continue
+        for place, turn in enumerate(result.metrics.turns):
+            alone = replace(result, metrics=replace(result.metrics, turns=(turn,)))
+            groups.setdefault((result.scenario, place, turn.id), Summary()).add(alone)
+    unknown = {"overlap_ms": None, "talk_over_ms": None}
+    return {f"{key[0]}/{key[2]}": {**groups[key].close(), **unknown} for key in sorted(groups)}
+
+
+def harness(results: Iterable[SessionResult], *, cpu_share: float | None = None) -> dict[str, Any]:
+    """How well the harness itself kept time over all calls.
+
+    p50 and p99 are within 0.5 %, max is exact. ``timestamps`` counts calls by where their arrival times came from;
+    ``cpu_share`` is the busiest process's, if the caller measured it.
+    """
+    sent, received = Histogram(), Histogram()
+    sent_max: list[float] = []
+    received_max: list[float] = []
+    frames, skipped = 0, 0
+    timestamps: Counter[str] = Counter()
+    summary = Summary()
+    for result in results:
+        summary.add(result)
+        health = result.health
+        sent.merge(Histogram.from_dict(health.send_lag_histogram))
+        received.merge(Histogram.from_dict(health.receive_lag_histogram))
+        sent_max += [lag for lag in [health.send_lag_ms.get("max")] if lag is not None]
+        received_max += [lag for lag in [health.receive_lag_ms.get("max")] if lag is not None]
+        frames += health.frames
+        skipped += health.skipped_frames
+        timestamps[result.timestamps] += result.metrics is not None
+    figures = summary.close()
+    return {
+        "send_lag_ms": {"p50": _lag(sent, 50), "p99": _lag(sent, 99), "max": max(sent_max, default=None)},
+        "receive_lag_ms": {
+            "p50": _lag(received, 50),
+            "p99": _lag(received, 99),
+            "max": max(received_max, default=None),
+        },
+        "frames": frames,
+        "skipped_frames": skipped,
+        "void_turns": figures["void_turns"],
+        "void_turn_share": figures["void_turn_share"],
+        "timestamps": {name: timestamps[name] for name in sorted(timestamps) if timestamps[name]},
+        "cpu_share": cpu_share,
+    }
+
+
+def _share(part: int, whole: int) -> float | None:
+    return round(part / whole, 4) if whole else None
+
+
+def _lag(histogram: Histogram, q: float) -> float | None:
+    value = histogram.quantile(q)
+    return None if value is None else round(value, 4)
