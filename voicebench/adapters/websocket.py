@@ -14,6 +14,7 @@ websocket-client opens the connection (handshake, TLS, proxies); from then on th
 at each tick of the pacer, with the kernel's receive timestamps where the socket has them.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -94,7 +95,6 @@ class WebSocketAdapter(SocketAdapter):
         self._clock: KernelClock | None = None
         self._backlog = bytearray()
         self._ended = False
-        self._failure: AgentHangup | None = None  # met while sending; told at the next read
 
     @property
     def agent_sample_rate(self) -> int:
@@ -158,7 +158,7 @@ class WebSocketAdapter(SocketAdapter):
         self.send_encoded(self.encode_audio(pcm))
 
     def send_encoded(self, wire: bytes) -> None:
-        """Send without waiting. What the kernel does not take is kept, up to a bound."""
+        """Send without waiting. What the kernel does not take is kept, up to a bound. Raises AdapterError."""
         if self._socket is None or self._ended:
             return
         if self._backlog:
@@ -169,16 +169,14 @@ class WebSocketAdapter(SocketAdapter):
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             sent = 0
         except OSError as error:
-            if self._failure is None:
-                self._failure = AgentHangup(f"connection lost: {error.strerror or error}")
-            return
+            raise AdapterError(f"connection lost: {error.strerror or error}") from None
         if sent == len(wire):
             if self._backlog:
                 self._backlog = bytearray()
             return
         self._backlog = bytearray(wire[sent:])
-        if len(self._backlog) > BACKLOG_BYTES and self._failure is None:
-            self._failure = AgentHangup(f"back-pressure: the agent left {len(self._backlog) >> 10} KiB unread")
+        if len(self._backlog) > BACKLOG_BYTES:
+            raise AdapterError(f"back-pressure: the agent left over {BACKLOG_BYTES >> 10} KiB unread")
 
     def read(self, sink: Sink) -> bool:
         if self._ended:
@@ -191,13 +189,13 @@ class WebSocketAdapter(SocketAdapter):
                 n = self._socket.recv_into(_buffer)
                 arrived_ns = time.monotonic_ns()
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return self._failure is None or self._end(sink, self._failure, time.monotonic_ns())
+            return True
         except OSError as error:
             lost = AgentHangup(f"connection lost: {error.strerror or error}")
-            return self._end(sink, self._failure or lost, time.monotonic_ns())
+            return self._end(sink, lost, time.monotonic_ns())
         if n == 0:
             gone = AgentHangup("agent hung up: the connection ended without a close frame")
-            return self._end(sink, self._failure or gone, arrived_ns)
+            return self._end(sink, gone, arrived_ns)
         if self._parser.idle:
             start = whole_binary(_buffer, n)
             if start:
@@ -217,7 +215,7 @@ class WebSocketAdapter(SocketAdapter):
         if violation is not None:
             self._send_close(violation.code)
             return self._end(sink, AgentHangup(f"protocol error: {violation.reason}"), arrived_ns)
-        return self._failure is None or self._end(sink, self._failure, arrived_ns)
+        return True
 
     def _handle(self, sink: Sink, message: Message, arrived_ns: int) -> bool:
         if isinstance(message, Binary):
@@ -252,8 +250,9 @@ class WebSocketAdapter(SocketAdapter):
         return False
 
     def _send_close(self, code: int) -> None:
-        if not self._backlog:
-            self.send_encoded(encode_close(code, "", mask=_mask))
+        if not self._backlog:  # else there is half a frame on the wire, and nobody who reads
+            with contextlib.suppress(AdapterError):
+                self.send_encoded(encode_close(code, "", mask=_mask))
 
     def close(self) -> None:
         """Say goodbye, wait a moment for the answer, and let the socket go."""

@@ -215,6 +215,8 @@ class Conversation:
     def closing_notes(self) -> list[CallEvent]:
         """Events, and how many more there were than were kept."""
         if self._uncounted_events:
-            more = CallEvent(len(self.sent) * self._frame_ms / 1000, "more events", f"{self._uncounted_events} not kept")
+            more = CallEvent(
+                len(self.sent) * self._frame_ms / 1000, "more events", f"{self._uncounted_events} not kept"
+            )
             return [*self.events, more]
         return self.events

@@ -205,7 +205,9 @@ class Call:
     def abort(self, error: Exception) -> None:
         """A fault in the harness or a plug-in ends this call, and no other (see PacedCall)."""
         if isinstance(error, AdapterError):
-            self._end("failed", str(error))
+            if isinstance(self.adapter, SocketAdapter) and not self._ended.is_set():
+                self.adapter.read(self)  # a goodbye that lies unread says more than a broken pipe
+            self._end("failed", f"{error}, {self.conversation.whereabouts}")
         else:
             self._end("failed", f"adapter error: {type(error).__name__}: {error}")
 
