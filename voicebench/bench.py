@@ -47,6 +47,7 @@ class BenchResult:
     run: RunInfo
     results: tuple[SessionResult, ...]
     report: dict[str, Any]
+    paths: tuple[Path, ...] = ()  #: the reports that were written
     interrupted: bool = False
 
     @property
@@ -194,13 +195,14 @@ class _Bench:
         if self._writer is not None:
             self._run = self._writer.close(self._run)
         report = build_report(self._run, self.results)
+        paths: list[Path] = []
         if self._writer is not None:
             try:
-                write_reports(self._writer.directory, report, self.results, formats)
-            except (ReportError, OSError) as error:
-                self.note(f"the report could not be written: {error}")
+                paths = write_reports(self._writer.directory, report, self.results, formats)
+            except ReportError as error:
+                self.note(str(error))
                 report = build_report(self._run, self.results)
-        return BenchResult(self._run, tuple(self.results), report, self.interrupted)
+        return BenchResult(self._run, tuple(self.results), report, tuple(paths), self.interrupted)
 
 
 def _describe(scenario: Scenario, adapter: Adapter, realtime: bool) -> RunInfo:

@@ -1,12 +1,13 @@
 """``voicebench run``: play a scenario against an agent, once or several times, one call after the other."""
 
 import argparse
+import signal
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from voicebench.cli.options import UsageError, add_format_argument, add_option_argument, positive_int
+from voicebench.cli.options import UsageError, add_format_argument, add_option_argument, key_values, positive_int
 
 if TYPE_CHECKING:
     from voicebench.bench import BenchResult
@@ -46,8 +47,9 @@ def run_command(args: argparse.Namespace) -> int:
     from voicebench.bench import run_benchmark
     from voicebench.scenario import load_scenario
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped run reports, as after Ctrl-C
     scenario = load_scenario(args.scenario)
-    options = dict(args.options)
+    options = key_values(args.options)
     adapter = args.adapter
     if args.url is not None:
         options["url"] = args.url
@@ -66,7 +68,7 @@ def run_command(args: argparse.Namespace) -> int:
         record=args.record,
         on_result=progress,
     )
-    _print_summary(bench, args.quiet, out)
+    _print_summary(bench, args.quiet)
     return bench.exit_code
 
 
@@ -81,13 +83,11 @@ def default_directory(name: str) -> Path:
     return path
 
 
-def _print_summary(bench: "BenchResult", quiet: bool, out: Path | None) -> None:
+def _print_summary(bench: "BenchResult", quiet: bool) -> None:
     from voicebench.report.console import render_console
 
     if not quiet:
-        print(render_console(bench.report))
-        if out is not None:
-            print(f"\nReport: {out}")
+        print(render_console(bench.report, bench.paths))
     for note in bench.run.notes if quiet else ():
         print(f"voicebench: {note}", file=sys.stderr)
 

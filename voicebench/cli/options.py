@@ -1,6 +1,7 @@
 """What several commands share: parsing of option values, and the error for bad ones."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 #: The formats a report can be written in.
@@ -11,11 +12,14 @@ class UsageError(ValueError):
     """Arguments that do not make sense. The message is one line that says what to write instead."""
 
 
-def key_value(text: str) -> tuple[str, Any]:
-    """Parse ``KEY=VALUE``; the value is YAML. Raises ArgumentTypeError."""
+def key_values(texts: Sequence[str]) -> dict[str, Any]:
+    """Parse several ``KEY=YAML``; of two with one key the last one counts. Raises UsageError."""
     from voicebench.load.options import parse_pair
 
-    return parse_pair(text)
+    try:
+        return dict(parse_pair(text) for text in texts)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"-o {error}") from None
 
 
 def formats(text: str) -> tuple[str, ...]:
@@ -46,16 +50,9 @@ def positive_float(text: str) -> float:
 
 
 def add_option_argument(parser: argparse.ArgumentParser, help_text: str) -> None:
-    """Add ``-o KEY=YAML``; ``args.options`` becomes a list of pairs."""
+    """Add ``-o KEY=YAML``; ``args.options`` becomes a list of texts for ``key_values``."""
     parser.add_argument(
-        "-o",
-        "--option",
-        dest="options",
-        metavar="KEY=YAML",
-        action="append",
-        type=key_value,
-        default=[],
-        help=help_text,
+        "-o", "--option", dest="options", metavar="KEY=YAML", action="append", default=[], help=help_text
     )
 
 

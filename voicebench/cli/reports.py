@@ -28,21 +28,15 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _remake(sources: list[Path], out: Path, args: argparse.Namespace) -> int:
     """Read the stored calls, write their report to ``out``; returns the exit code that the run had."""
-    from voicebench.report.build import build_report, exit_code
     from voicebench.report.console import render_console
-    from voicebench.report.store import load
-    from voicebench.report.write import write_reports
+    from voicebench.report.write import report_again
 
     # A worker's spool lies in its run directory under a fixed name: the file stands for the directory.
     directories = [source.parent if source.is_file() else source for source in sources]
     missing = [source for source in sources if not source.exists()]
     if missing:
         raise UsageError(f"{missing[0]}: no such directory")
-    run, results = load(directories, base=out)
-    report = build_report(run, results)
-    out.mkdir(parents=True, exist_ok=True)
-    write_reports(out, report, results, args.formats)
+    report = report_again(directories, out, args.formats)
     if not args.quiet:
-        print(render_console(report))
-        print(f"\nReport: {out}")
-    return exit_code(report)
+        print(render_console(report, [out / f"report.{name}" for name in args.formats]))
+    return int(report["exit_code"])
