@@ -1,0 +1,68 @@
+"""The one sentence on top of every report: what came out, and why."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from voicebench.exits import Exit
+from voicebench.report.build import is_harness_limit
+from voicebench.report.format import count
+
+Result = Literal["pass", "fail", "invalid", "unreachable"]
+
+_RESULTS: dict[Exit, Result] = {
+    Exit.OK: "pass",
+    Exit.ASSERTION: "fail",
+    Exit.UNREACHABLE: "unreachable",
+    Exit.INVALID: "invalid",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``result`` names the outcome, ``why`` is a sentence for the reader."""
+
+    result: Result
+    why: str
+
+
+def verdict(report: Mapping[str, Any]) -> Verdict:
+    """What the exit code means in words."""
+    code = Exit(report["exit_code"])
+    return Verdict(_RESULTS[code], _why(report, code))
+
+
+def _why(report: Mapping[str, Any], code: Exit) -> str:
+    run, assertions = report["run"], report["assertions"]
+    failed = [assertion for assertion in assertions if not assertion["passed"]]
+    if code is Exit.UNREACHABLE:
+        reason = report["failures"][0]["reason"] if report["failures"] else ""
+        return f"No call reached the agent ({count(run['started'], 'attempt')})" + (f": {reason}." if reason else ".")
+    if code is Exit.INVALID:
+        return f"The measurement is not valid: {_invalid(report, failed)}."
+    if code is Exit.ASSERTION:
+        names = ", ".join(str(assertion["key"]) for assertion in failed[:3])
+        more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
+        verb = "does not hold" if len(failed) == 1 else "do not hold"
+        return f"{len(failed)} of {count(len(assertions), 'assertion')} {verb}: {names}{more}."
+    completed = f"{count(run['completed'])} of {count(run['started'], 'call')} completed"
+    if not assertions:
+        return f"{completed}; the scenario asserts nothing."
+    held = "The assertion holds" if len(assertions) == 1 else f"All {len(assertions)} assertions hold"
+    return f"{held}; {completed}."
+
+
+def _invalid(report: Mapping[str, Any], failed: list[dict[str, Any]]) -> str:
+    run = report["run"]
+    causes = []
+    if run["lost"]:
+        verb = "was" if run["lost"] == 1 else "were"
+        causes.append(f"{count(run['lost'], 'call')} of {run['started']:,} {verb} lost")
+    if run["unaccounted"]:
+        causes.append(f"{count(abs(run['unaccounted']), 'call')} cannot be accounted for")
+    if not run["completed"]:
+        causes.append("no call was started" if not run["started"] else "no call completed")
+    limits = [str(assertion["key"]) for assertion in failed if is_harness_limit(assertion["key"])]
+    if limits:
+        causes.append(f"the harness broke its own limit {', '.join(limits)}")
+    return "; ".join(causes)
