@@ -1,0 +1,217 @@
+"""The side that keeps the books: a Locust master, or the whole of a run without workers."""
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gevent
+from gevent.event import Event
+from gevent.queue import Queue
+from locust.env import Environment
+from locust.runners import STATE_MISSING, MasterRunner
+
+from voicebench.exits import Exit
+from voicebench.load.describe import RunTicket
+from voicebench.load.ledger import Closed, Ledger
+from voicebench.load.live import LiveTable
+from voicebench.load.messages import ACK, DRAIN, SETTLED, Chunk, Drained, Started, unpack
+from voicebench.load.options import LoadOptions
+from voicebench.metrics.results import RunInfo, SessionResult
+from voicebench.metrics.serialise import from_dict
+from voicebench.report.build import build_report
+from voicebench.report.console import render_console
+from voicebench.report.store import ReportError, RunWriter
+from voicebench.report.write import write_reports
+
+#: What the workers get beyond the grace: to measure their last calls and to deliver.
+PATIENCE_S = 25.0
+#: How often the barrier looks; also how late a lost worker is noticed.
+POLL_S = 0.1
+
+
+class MasterSide:
+    """Keeps the books of one run after the other, and writes their reports."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._run: _Open | None = None
+        self.used: list[Path] = []
+        self.live = LiveTable()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a run is going on."""
+        return self._run is not None
+
+    def begin(self, ticket: RunTicket, info: RunInfo, options: LoadOptions) -> None:
+        """A run begins. Raises ReportError if its directory cannot be written."""
+        directory = Path(ticket["directory"])
+        writer = RunWriter(directory, info)
+        self.used.append(directory)
+        self.live = LiveTable()
+        self._run = _Open(self._environment, info, options, writer, self.live)
+
+    def started(self, message: Started, node: str) -> None:
+        """A worker announces calls."""
+        if self._run is not None and self._run.ledger.announce(message):
+            self._run.know(node, message["worker"])
+            self.live.started = self._run.ledger.started
+
+    def chunk(self, message: Chunk, node: str) -> None:
+        """A worker sends results: acknowledge, decode later."""
+        if self._run is not None:
+            self._run.chunk(message, node)
+
+    def drained(self, message: Drained, node: str) -> None:
+        """A worker has sent everything."""
+        if self._run is not None and self._run.ledger.drained(message):
+            self._run.know(node, message["worker"])
+
+    def worker_came(self) -> None:
+        """A worker joins."""
+        if self._run is not None and not self._run.draining:
+            self._run.ledger.note("a worker joined during the run: Locust spread the callers anew")
+
+    def drain(self) -> None:
+        """End the run's calls and collect everything; safe to call more than once and from several greenlets."""
+        if self._run is not None:
+            self._run.drain()
+
+    def close(self) -> Exit:
+        """Write the report of the open run; returns the exit code that it stands for."""
+        run, self._run = self._run, None
+        assert run is not None
+        return run.report()
+
+    def hurry(self) -> None:
+        """Cut the grace short."""
+        if self._run is not None:
+            self._run.hurry()
+
+
+class _Open:
+    """A run that is going on."""
+
+    def __init__(
+        self, environment: Environment, info: RunInfo, options: LoadOptions, writer: RunWriter, live: LiveTable
+    ) -> None:
+        self.info = info
+        self.ledger = Ledger(info.id)
+        self.draining = False
+        self._environment = environment
+        self._options = options
+        self._writer = writer
+        self._live = live
+        self._began = time.monotonic()
+        self._names: dict[str, str] = {}  # Locust's node id: our worker's name
+        self._batches: Queue[tuple[str, bytes]] = Queue()
+        self._unread = 0
+        self._drained = Event()
+        self._reader = gevent.spawn(self._read_batches)
+
+    def know(self, node: str, worker: str) -> None:
+        self._names[node] = worker
+
+    def chunk(self, message: Chunk, node: str) -> None:
+        blob = self.ledger.chunk(message)
+        if blob is None:
+            return
+        self.know(node, message["worker"])
+        self._send(ACK, {"run": self.info.id, "seq": message["seq"]}, node)
+        if blob:
+            self._unread += 1
+            self._batches.put((message["worker"], blob))
+
+    def drain(self) -> None:
+        if self.draining:
+            self._drained.wait(self._options.drain_s + 2 * PATIENCE_S)
+            return
+        self.draining = True
+        grace_s = self._options.drain_s
+        self._send(DRAIN, {"run": self.info.id, "grace_s": grace_s})
+        deadline = time.monotonic() + grace_s + PATIENCE_S
+        while (self._awaited() or self._unread) and time.monotonic() < deadline:
+            gevent.sleep(POLL_S)
+        self.info = replace(self.info, duration_s=round(time.monotonic() - self._began, 3))
+        late = self._awaited()
+        for worker in self.ledger.workers:
+            node = next((node for node, name in self._names.items() if name == worker), "")
+            self.ledger.gone(worker, _why(node in late, grace_s + PATIENCE_S))
+        self._drained.set()
+
+    def hurry(self) -> None:
+        self._send(DRAIN, {"run": self.info.id, "grace_s": 0.0})
+
+    def report(self) -> Exit:
+        """Close the books, write the report and print its summary."""
+        closed = self.ledger.close()
+        gevent.kill(self._reader)
+        pool = gevent.get_hub().threadpool
+        report, problem = pool.apply(self._write, (closed,))
+        for node, worker in self._names.items():
+            if self.ledger.is_settled(worker) and not self._writer.unwritten:
+                self._send(SETTLED, {"run": self.info.id}, node)
+        print(render_console(report, [self._writer.directory]), flush=True)
+        if problem:
+            print(f"voicebench: {problem}", file=sys.stderr)
+        return Exit(report["exit_code"])
+
+    def _write(self, closed: Closed) -> tuple[dict[str, Any], str]:
+        for result in closed.results:
+            if result.outcome == "lost":
+                self._writer.add(result)
+        run = replace(self.info, workers=closed.workers, notes=(*self.info.notes, *closed.notes))
+        run = self._writer.close(run)
+        report = build_report(run, closed.results)
+        try:
+            write_reports(self._writer.directory, report, closed.results, self._options.formats)
+        except (ReportError, OSError) as error:
+            return report, str(error)
+        return report, ""
+
+    def _awaited(self) -> list[str]:
+        """The live workers of which something is still to come."""
+        return [node for node in self._live_nodes() if not self.ledger.is_settled(self._names.get(node, ""))]
+
+    def _live_nodes(self) -> list[str]:
+        runner = self._environment.runner
+        if isinstance(runner, MasterRunner):
+            return [client.id for client in runner.clients.all if client.state != STATE_MISSING]
+        return ["local"]
+
+    def _send(self, kind: str, data: Mapping[str, Any], node: str | None = None) -> None:
+        runner = self._environment.runner
+        if runner is not None:
+            runner.send_message(kind, dict(data), client_id=node)
+
+    def _read_batches(self) -> None:
+        """Decode batches in a thread, one after the other: the loop has other messages to take."""
+        pool = gevent.get_hub().threadpool
+        while True:
+            worker, blob = self._batches.get()
+            try:
+                new = self.ledger.store(worker, pool.apply(_decode, (blob,)))
+                pool.apply(self._store, (new,))
+                for result in new:
+                    self._live.add(result)
+            except ValueError as error:
+                self.ledger.note(f"worker {worker}: results that cannot be read: {error}")
+            finally:
+                self._unread -= 1
+
+    def _store(self, results: list[SessionResult]) -> None:
+        for result in results:
+            self._writer.add(result)
+
+
+def _decode(blob: bytes) -> list[SessionResult]:
+    return [from_dict(line) for line in unpack(blob)]
+
+
+def _why(late: bool, waited_s: float) -> str:
+    if late:
+        return f"did not hand over everything within {waited_s:.0f} s of the end of the run"
+    return "vanished: it left the run, or its heartbeat stopped, before all its calls had arrived"

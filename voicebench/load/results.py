@@ -1,0 +1,54 @@
+"""From the record of a call to its result, off the event loop."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from voicebench.bench import Record
+from voicebench.metrics import measure
+from voicebench.metrics.results import SessionResult
+from voicebench.report.build import has_failed
+from voicebench.runner.record import SessionRecord
+from voicebench.runner.recording import write_recording
+
+
+def measured(record: SessionRecord, worker: str, keep: Record, directory: Path) -> SessionResult:
+    """Measure a call and write its recording if it is to be kept.
+
+    Never raises: a call whose measurement fails is still a call, and says so.
+    """
+    try:
+        result = measure(record, worker=worker)
+        if keep == "all" or (keep == "failed" and has_failed(result)):
+            result = replace(result, recording=_recorded(record, directory))
+        return result
+    except Exception as error:
+        return unmeasured(record, worker, f"measurement error: {type(error).__name__}: {error}")
+
+
+def unmeasured(record: SessionRecord, worker: str, reason: str) -> SessionResult:
+    """The result of a call of which only the record is known."""
+    return SessionResult(
+        call_id=record.call_id,
+        scenario=record.scenario.name,
+        worker=worker,
+        outcome="failed",
+        reason=" ".join(reason.split()),
+        started_at=record.started_at,
+        connect_ms=record.connect_ms,
+        clock=record.clock,
+        timestamps=record.timestamps,
+        adapter=record.adapter,
+        metrics=None,
+        metadata=record.metadata,
+    )
+
+
+def _recorded(record: SessionRecord, directory: Path) -> dict[str, str] | None:
+    if not len(record.user_track):  # never connected: there is nothing to hear
+        return None
+    try:
+        return write_recording(record, directory)
+    except OSError as error:
+        print(f"voicebench: recording of call {record.call_id}: {error.strerror or error}", file=sys.stderr)
+        return None
