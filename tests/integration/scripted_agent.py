@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from voicebench.wire.handshake import UpgradeRequest, parse_upgrade, upgrade_response
-from voicebench.wire.rfc6455 import Binary, Message, Opcode, Parser, ProtocolError, encode_frame
+from voicebench.wire.rfc6455 import Binary, Close, Message, Opcode, Parser, ProtocolError, encode_close, encode_frame
 
 
 class Connection:
@@ -17,13 +17,18 @@ class Connection:
     def __init__(self, sock: socket.socket, request: UpgradeRequest) -> None:
         self.sock = sock
         self.request = request
+        self._closed = False
         self._parser = Parser(expect_masked=True, max_message_bytes=1 << 20)
 
     def receive(self) -> list[Message]:
-        """What came next; empty once the caller is gone."""
+        """What came next; empty once the caller is gone. A goodbye is answered."""
         try:
-            data = self.sock.recv(65536)
-            return self._parser.feed(data) if data else []
+            data = b"" if self._closed else self.sock.recv(65536)
+            messages = self._parser.feed(data) if data else []
+            if any(isinstance(message, Close) for message in messages):
+                self._closed = True
+                self.sock.sendall(encode_close(1000, ""))
+            return messages
         except (OSError, ProtocolError):
             return []
 

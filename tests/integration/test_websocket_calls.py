@@ -1,5 +1,6 @@
 """Calls over real sockets with agents that behave, misbehave, or are not there at all."""
 
+import contextlib
 import json
 import socket
 import ssl
@@ -333,7 +334,8 @@ def test_an_agent_that_does_not_read_fails_its_call_and_not_the_memory() -> None
             while talk._conversation is None:
                 gevent.sleep(0.01)
             while not talk._ended.is_set():
-                adapter.send_audio(bytes(64 * 1024))
+                with contextlib.suppress(AdapterError):
+                    adapter.send_audio(bytes(64 * 1024))
                 gevent.sleep(0.005)
         record = job.get(timeout=10)
         stop.set()
@@ -353,7 +355,7 @@ def test_one_callers_trouble_does_not_touch_the_others() -> None:
     with agent(mixed) as url:
         jobs = [gevent.spawn(call, url) for _ in range(7)]
         gevent.joinall(jobs, timeout=20, raise_error=True)
-    outcomes = sorted(job.value.outcome for job in jobs)
+    outcomes = sorted(job.get().outcome for job in jobs)
     assert outcomes == ["completed"] * 3 + ["failed"] * 4
 
 

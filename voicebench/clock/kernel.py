@@ -20,12 +20,12 @@ ANCILLARY_BYTES = socket.CMSG_SPACE(16)
 
 Ancillary = Sequence[tuple[int, int, bytes]]
 
-_NS = 1_000_000_000
+NS = 1_000_000_000  #: nanoseconds in a second
 _unpack = struct.Struct("@qq").unpack
 _TRIES = 5
 _GOOD_BRACKET_NS = 2_000
 _WORST_BRACKET_NS = 100_000
-_OLDEST_NS = 60 * _NS
+_OLDEST_NS = 60 * NS
 
 
 class KernelClock:
@@ -85,7 +85,7 @@ def realtime_ns(ancillary: Ancillary) -> int:
     for level, kind, data in ancillary:
         if kind == SO_TIMESTAMPNS and level == socket.SOL_SOCKET and len(data) == 16:
             seconds, nanoseconds = _unpack(data)
-            return int(seconds * _NS + nanoseconds)
+            return int(seconds * NS + nanoseconds)
     return 0
 
 

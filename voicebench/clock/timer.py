@@ -45,6 +45,14 @@ class TimerFd:
         value.seconds, value.nanoseconds = divmod(max(deadline_ns, 1), _NS)  # 0 would disarm it
         self._check(self._libc.timerfd_settime(self._fd, _TFD_TIMER_ABSTIME, self._spec_pointer, None), "settime")
 
+    def arm_every(self, interval_ns: int) -> None:
+        """Fire at once and then every ``interval_ns``: cheaper than to arm it anew each time."""
+        value, interval = self._spec.value, self._spec.interval
+        value.seconds, value.nanoseconds = 0, 1
+        interval.seconds, interval.nanoseconds = divmod(interval_ns, _NS)
+        self._check(self._libc.timerfd_settime(self._fd, 0, self._spec_pointer, None), "settime")
+        interval.seconds = interval.nanoseconds = 0
+
     def disarm(self) -> None:
         """Forget the deadline."""
         value = self._spec.value

@@ -12,6 +12,7 @@ import os
 import select
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import gevent
@@ -108,8 +109,8 @@ class Pacer:
             except OSError:
                 log.debug("descriptor %d was closed before it was given back", fd)
 
-    def _turn(self) -> int:
-        """Serve what is due. Returns when to come back (CLOCK_MONOTONIC ns)."""
+    def _turn(self) -> bool:
+        """Serve what is due. Returns whether there is more to do at once."""
         now = time.monotonic_ns()
         if now >= self._calibrate_at_ns:
             self._kernel_clock.refresh()
@@ -122,7 +123,7 @@ class Pacer:
                 self._read()
         if not slots:
             self._read()
-        return now if slots == SLOTS_PER_TURN else (now // TICK_NS + 1) * TICK_NS
+        return slots == SLOTS_PER_TURN
 
     def _serve(self, due_ns: int, calls: tuple[PacedCall, ...]) -> None:
         batch = []
@@ -156,9 +157,9 @@ class Pacer:
 
 
 class Ticker:
-    """Calls ``turn`` from the gevent hub, first at once, then whenever it said it wants to be called."""
+    """Calls ``turn`` from the gevent hub every ``TICK_NS``, and again at once if it says that there is more to do."""
 
-    def __init__(self, turn: Any) -> None:
+    def __init__(self, turn: Callable[[], bool]) -> None:
         self._turn = turn
         self._loop: Any = gevent.get_hub().loop
         self._watcher: Any = None
@@ -175,18 +176,17 @@ class Ticker:
         self._watcher = self._loop.io(self._timer.fileno(), 1)
         self._watcher.priority = self._loop.MAXPRI
         self._watcher.start(self._fire)
-        self._timer.arm_at(1)
+        self._timer.arm_every(TICK_NS)
 
     def _fire(self) -> None:
         assert self._timer is not None
-        again_ns = time.monotonic_ns() + TICK_NS
+        more = False
         try:
-            again_ns = self._turn()
+            more = self._turn()
         except Exception:
             log.exception("a turn of the pacer failed")
-        finally:
-            if self._watcher is not None:
-                self._timer.arm_at(again_ns)  # also makes the descriptor unreadable until then
+        if not more:
+            self._timer.clear()  # until then the descriptor stays readable, and the hub comes back at once
 
     def stop(self) -> None:
         if self._watcher is not None:
