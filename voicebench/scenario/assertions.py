@@ -83,8 +83,9 @@ def parse_assertion(key: str, limit: float) -> Assertion:
     if metric in FIGURES and statistic in ("min", "max"):
         return Assertion(key, metric, "value", limit)
     near = difflib.get_close_matches(key, known_keys(), n=1)
-    hint = f"did you mean {near[0]!r}?" if near else "write <statistic>_<metric>."
+    if near:
+        raise ValueError(f"{key!r} is not an assertion; did you mean {near[0]!r}?")
     raise ValueError(
-        f"{key!r} is not an assertion; {hint} Statistics: {', '.join(STATISTICS)} of "
+        f"{key!r} is not an assertion; write <statistic>_<metric>: {', '.join(STATISTICS)} of "
         f"{', '.join(DISTRIBUTIONS)}; min or max of {', '.join(FIGURES)}"
     )

@@ -7,6 +7,7 @@ from typing import Any
 import soundfile
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from voicebench.scenario.assertions import parse_assertion
 from voicebench.scenario.models import Scenario
@@ -46,6 +47,7 @@ def load_scenario(path: str | Path) -> Scenario:
         raise ScenarioError(f"{path}: not valid YAML: {error}") from None
     lines = _Lines(root)
     try:
+        lines.refuse_repeated_keys()
         scenario = parse_scenario(data, base_dir=path.parent)
     except _MisplacedError as error:
         line = lines.of(error.where)
@@ -62,17 +64,17 @@ def parse_scenario(data: Any, base_dir: Path | None = None) -> Scenario:
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as error:
-        raise _explain(error, data) from None
+        raise _explain(error) from None
     for key, limit in scenario.assertions.items():
         try:
             parse_assertion(key, limit)
         except ValueError as problem:
             raise _MisplacedError(("assert", key), str(problem)) from None
     frame = scenario.frame_ms * scenario.sample_rate / 1000
-    if frame != int(frame):
+    if abs(frame - round(frame)) > 1e-6:
         raise _MisplacedError(
             ("frame_ms",),
-            f"{scenario.frame_ms:g} ms is no whole number of samples at {scenario.sample_rate} Hz",
+            f"{scenario.frame_ms:g} ms is no whole number of samples at {scenario.sample_rate} Hz; change either",
         )
     return _with_files(scenario, base_dir or Path())
 
@@ -115,41 +117,79 @@ def _unique_ids(data: dict[Any, Any]) -> None:
         seen[name] = number
 
 
-def _explain(error: ValidationError, data: Any) -> _MisplacedError:
+def _explain(error: ValidationError) -> _MisplacedError:
     """The first problem in full; the places of the others."""
     problems = error.errors(include_url=False)
     problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")  # a misspelt key explains the rest
-    first = problems[0]
-    where = tuple(part for part in first["loc"] if part not in ("JitterBuffer", "literal['ideal','none']"))
-    if first["loc"][:1] == ("playout",) and len(where) == 1:
-        return _MisplacedError(where, "use 'ideal', 'none' or a block with jitter_buffer_ms and max_ms")
-    kind, context = first["type"], first.get("ctx", {})
-    value = first["input"]
-    if kind == "extra_forbidden":
-        known = _known_keys(where[:-1])
-        near = difflib.get_close_matches(str(where[-1]), known, n=1, cutoff=0.5)
-        text = f"unknown key; did you mean {near[0]!r}?" if near else f"unknown key; use one of {', '.join(known)}"
-    elif kind == "missing":
-        text = "is missing"
-    elif kind == "literal_error":
-        noun = {"after": "an anchor", "expect": "an expectation", "synth": "a signal"}.get(
-            str(where[-1]) if where else "", "allowed"
-        )
-        allowed = context["expected"].replace("'", "").replace(" or ", ", ")
-        text = f"{value!r} is not {noun}; use one of {allowed}"
-    elif kind == "too_short" and where == ("turns",):
-        text = "a scenario needs at least one turn"
-    elif kind == "value_error":
-        text = str(context["error"])
-    else:
-        text = first["msg"][:1].lower() + first["msg"][1:]
-        text = text.replace("input should be", "must be").replace("valid dictionary or instance of", "block like")
-        if not isinstance(value, (dict, list)):
-            text += f", not {value!r}"
-    others = [_dotted(tuple(problem["loc"])) for problem in problems[1:4]]
+    where = _place(problems[0]["loc"])
+    text = _describe(where, problems[0])
+    others = dict.fromkeys(_dotted(_place(problem["loc"])) for problem in problems[1:])
+    others.pop(_dotted(where), None)
     if others:
-        text += f" (and {len(problems) - 1} more: {', '.join(others)})"
+        text += f" (and {len(others)} more: {', '.join(list(others)[:3])}{', ...' if len(others) > 3 else ''})"
     return _MisplacedError(where, text)
+
+
+def _describe(where: Path_, problem: ErrorDetails) -> str:
+    """What is wrong at ``where``, and what to do about it."""
+    kind, value = problem["type"], problem["input"]
+    if kind == "extra_forbidden":
+        return _unknown_key(str(where[-1]), _known_keys(where[:-1]))
+    if where == ("playout",):
+        return "use 'ideal', 'none' or a block with jitter_buffer_ms and max_ms"
+    if where[:1] == ("metadata",) and len(where) == 2:
+        return f"must be text, a number, true or false, not {_shown(value)}"
+    if kind == "missing":
+        return "is missing; it has no default"
+    if kind == "invalid_key" or problem["loc"][-1:] == ("[key]",):
+        return "keys are text; put it in quotes"
+    if kind == "literal_error":
+        noun = {"after": "an anchor", "expect": "an expectation", "synth": "a signal"}.get(str(where[-1]), "allowed")
+        allowed = problem["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
+        return f"{_shown(value)} is not {noun}; use one of {allowed}"
+    if kind == "too_short" and where == ("turns",):
+        return "a scenario needs at least one turn"
+    if kind == "value_error":
+        return str(problem["ctx"]["error"])
+    if kind in ("model_type", "dict_type"):
+        known = _known_keys(where)
+        return f"must be a block{' with ' + ', '.join(known) if known else ''}, not {_shown(value)}"
+    if kind == "string_type":
+        return f"must be text, not {_shown(value)}" + (
+            "" if isinstance(value, (dict, list)) else "; put it in quotes"
+        )
+    text = (
+        problem["msg"]
+        .replace("Input should be", "must be")
+        .replace("a valid ", "a ")
+        .replace("a integer", "a whole number")
+    )
+    return f"{text}, not {_shown(value)}"
+
+
+def _unknown_key(key: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    return f"unknown key; did you mean {near[0]!r}?" if near else f"unknown key; use one of {', '.join(known)}"
+
+
+def _place(loc: Path_) -> Path_:
+    """Where in the file a problem is: pydantic also names the member of a union that did not fit."""
+    if loc[:1] == ("metadata",):
+        return loc[:2]
+    return tuple(part for part in loc if part not in ("[key]", "JitterBuffer", "literal['ideal','none']"))
+
+
+def _shown(value: Any) -> str:
+    """A value as its author knows it, on one line and not too long."""
+    if isinstance(value, dict):
+        return "a block"
+    if isinstance(value, list):
+        return "a list"
+    for constant, name in ((None, "null"), (True, "true"), (False, "false")):
+        if value is constant:
+            return name
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _known_keys(where: Path_) -> list[str]:
@@ -193,6 +233,27 @@ class _Lines:
 
     def __init__(self, root: yaml.Node | None) -> None:
         self._root = root
+
+    def refuse_repeated_keys(self) -> None:
+        """YAML would silently keep the last of two ``assert`` blocks. Raises _MisplacedError."""
+        waiting: list[tuple[Path_, yaml.Node]] = [((), self._root)] if self._root else []
+        seen: set[int] = set()
+        while waiting:
+            where, node = waiting.pop()
+            if id(node) in seen:  # an alias
+                continue
+            seen.add(id(node))
+            if isinstance(node, yaml.SequenceNode):
+                waiting += [((*where, number), child) for number, child in enumerate(node.value)]
+            elif isinstance(node, yaml.MappingNode):
+                keys: set[str] = set()
+                for key, child in node.value:
+                    name = str(key.value)
+                    if name in keys:
+                        line = key.start_mark.line + 1
+                        raise _MisplacedError((*where, name), f"is set again on line {line}; keep one of them")
+                    keys.add(name)
+                    waiting.append(((*where, name), child))
 
     def of(self, where: Path_) -> int | None:
         """The line of the deepest part of ``where`` that the file holds, from 1."""

@@ -47,7 +47,7 @@ class AudioSpec(_Block):
 
     file: Name | None = Field(None, description="Any format that libsndfile reads, relative to the scenario.")
     synth: SynthKind | None = Field(None, description="Kind of synthetic signal.")
-    duration_ms: Number = Field(1000.0, ge=1)
+    duration_ms: Number = Field(1000.0, ge=1, description="Length of the synthetic signal.")
     level_db: Number = Field(-20.0, le=0, description="RMS level of the synthetic signal in dBFS.")
     freq_hz: Number = Field(440.0, ge=1, description="Frequency of a tone.")
     seed: Whole = Field(0, ge=0, description="Seed of a random signal.")
@@ -62,28 +62,36 @@ class AudioSpec(_Block):
 class StartRule(_Block):
     """When a turn starts: ``delay_ms`` after its anchor, or ``timeout_ms`` after it began to wait (VB22)."""
 
-    after: Anchor = "agent_speech_end"
-    delay_ms: Number = 0.0
-    timeout_ms: Number = Field(10000.0, ge=0)
+    after: Anchor = Field(
+        "agent_speech_end",
+        description="What the turn waits for; session_start where the first turn leaves it out. "
+        "A turn never starts before the one before it has ended.",
+    )
+    delay_ms: Number = Field(0.0, description="Time from the anchor on; 500 where the first turn leaves it out.")
+    timeout_ms: Number = Field(10000.0, ge=0, description="Start anyway after waiting this long.")
 
 
 class Turn(_Block):
     """One utterance of the caller and what the agent should make of it (VB20)."""
 
-    id: Name
+    id: Name = Field(description="Unique name in reports; turn-1, turn-2, ... where left out.")
     audio: AudioSpec
     start: StartRule
-    expect: Expectation = "respond"
-    text: str | None = Field(None, strict=True, description="What the caller says, for WER.")
-    response_timeout_ms: Number = Field(5000.0, ge=0)
-    max_stop_ms: Number = Field(1000.0, ge=0)
+    expect: Expectation = Field(
+        "respond",
+        description="respond: the agent should answer. stop: it is speaking and should fall silent. "
+        "ignore: it should go on as if nothing had been said.",
+    )
+    text: str | None = Field(None, strict=True, description="What the caller says, for the word error rate.")
+    response_timeout_ms: Number = Field(5000.0, ge=0, description="A reply that starts later than this is missing.")
+    max_stop_ms: Number = Field(1000.0, ge=0, description="An agent that speaks longer than this did not stop.")
 
 
 class Defaults(_Block):
     """Values for turns that do not set their own."""
 
-    response_timeout_ms: Number = Field(5000.0, ge=0)
-    max_stop_ms: Number = Field(1000.0, ge=0)
+    response_timeout_ms: Number = Field(5000.0, ge=0, description="As in a turn.")
+    max_stop_ms: Number = Field(1000.0, ge=0, description="As in a turn.")
 
 
 class VadBlocks(_Block):
@@ -96,8 +104,10 @@ class VadBlocks(_Block):
 class AdapterSpec(_Block):
     """How to reach the agent: a built-in adapter or ``module:Class``, and its options."""
 
-    type: Name = "mock"
-    options: Annotated[dict[str, Any], BeforeValidator(_empty)] = Field(default_factory=dict)
+    type: Name = Field("mock", description="mock, websocket, or module:Class of your own.")
+    options: Annotated[dict[str, Any], BeforeValidator(_empty)] = Field(
+        default_factory=dict, description="What the adapter understands, see its documentation."
+    )
 
 
 class JitterBuffer(_Block):
@@ -110,12 +120,14 @@ class JitterBuffer(_Block):
 class Scenario(_Block):
     """A whole scripted call (VB19)."""
 
-    name: Name
-    description: Annotated[str, BeforeValidator(_text)] = ""
+    name: Name = Field(description="Names the scenario in reports and file names.")
+    description: Annotated[str, BeforeValidator(_text)] = Field("", description="For the reader.")
     sample_rate: Whole = Field(16000, ge=8000, le=96000, description="Session sample rate in Hz.")
     frame_ms: Number = Field(20.0, ge=5, le=1000, description="Length of one frame on the wire.")
     tail_ms: Number = Field(3000.0, ge=0, description="How long to listen after the last turn.")
-    max_duration_ms: Number = Field(120000.0, ge=1, le=86_400_000)
+    max_duration_ms: Number = Field(
+        120000.0, ge=1, le=86_400_000, description="The call is cut off after this long, and counts as truncated."
+    )
     vad: Annotated[VadBlocks, BeforeValidator(_empty)] = Field(default_factory=VadBlocks)
     adapter: Annotated[AdapterSpec, BeforeValidator(_empty)] = Field(default_factory=AdapterSpec)
     defaults: Annotated[Defaults, BeforeValidator(_empty)] = Field(default_factory=Defaults)
