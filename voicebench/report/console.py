@@ -54,7 +54,7 @@ def _short_facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _pairs(rows: Iterable[tuple[str, str]]) -> list[str]:
-    return [line for name, value in rows for line in _wrapped(f"{name:<32}", value)]
+    return [line for name, value in rows for line in _wrapped(f"{name:<36}", value)]
 
 
 def _wrapped(first: str, text: str) -> list[str]:
@@ -113,16 +113,16 @@ def _assertions(report: Mapping[str, Any], paint: _Paint) -> list[str]:
     lines = []
     for item in report["assertions"]:
         limit, actual = assertion_text(item)
-        where = "" if single else f"{item['scenario']}: "
+        where = "" if single else _plain(item["scenario"]) + ": "
         mark = paint("PASS" if item["passed"] else "FAIL")
-        lines.append(f"{mark}  {_plain(where)}{item['key']} {limit} (actual {actual})")
+        lines.append(f"{mark}  {where}{item['key']} {limit} (actual {actual})")
     return lines
 
 
 def _troubles(report: Mapping[str, Any]) -> list[str]:
     lines = []
     for item in report["failures"][:MOST_LINES]:
-        lines += _wrapped(f"{item['count']:>5,} {item['outcome']:<10}", item["reason"] or "no reason given")
+        lines += _wrapped(f"{item['count']:>5,} {item['outcome']:<10} ", item["reason"] or "no reason given")
     shown = report["failed_turns"][:MOST_LINES]
     for item in shown:
         notes = f" ({'; '.join(item['notes'])})" if item["notes"] else ""

@@ -39,7 +39,7 @@ def account_text(run: Mapping[str, Any]) -> str:
 
 def turns_text(summary: Mapping[str, Any]) -> str:
     """``17 of 20``, and how many do not count."""
-    void = summary.get("void_turns") or 0
+    void = summary["void_turns"]
     return f"{summary['turns_passed']:,} of {summary['turns']:,}" + (f" ({void:,} void)" if void else "")
 
 

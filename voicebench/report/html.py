@@ -32,6 +32,7 @@ def render_html(report: Mapping[str, Any], results: Sequence[SessionResult]) -> 
     """The page. ``results`` are the calls of the report, for the drawings."""
     shown = shown_calls(results)
     result = verdict(report)
+    cards = _cards(report)
     environment = Environment(
         loader=PackageLoader("voicebench.report"),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -49,7 +50,8 @@ def render_html(report: Mapping[str, Any], results: Sequence[SessionResult]) -> 
         words={"pass": "Pass", "fail": "Fail", "invalid": "Invalid", "unreachable": "Unreachable"},
         title=", ".join(scenario["name"] for scenario in report["scenarios"]) or "no scenario",
         facts=facts(report),
-        cards=_cards(report),
+        cards=cards,
+        columns=_columns(len(cards)),
         outcomes=_outcomes(report["run"]),
         assertions=[(item, *assertion_text(item)) for item in report["assertions"]],
         latency_plot=Markup(latency_plot(report, results)),
@@ -84,10 +86,17 @@ def _call(call: SessionResult) -> dict[str, Any]:
     view = session_view(call)
     counted = [turn for turn in call.metrics.turns if turn.counted] if call.metrics else []
     passed = sum(turn.passed for turn in counted)
+    facts = [
+        call.scenario,
+        fmt.seconds(call.metrics.duration_s) if call.metrics else "",
+        f"{passed} of {fmt.count(len(counted), 'turn')} passed" if counted else "",
+        call.worker,
+        f"connected in {fmt.ms(call.connect_ms)}" if call.connect_ms is not None else "",
+    ]
     label = f"Speech timeline of call {call.call_id}"
     return {
         **view,
-        "passed": f"{passed} of {fmt.count(len(counted), 'turn')} passed" if call.metrics else "",
+        "facts": [fact for fact in facts if fact],
         "failed": has_failed(call),
         "timeline": Markup(speech_timeline(call.metrics, label)) if call.metrics else "",
         "links": {name: link for name, path in (call.recording or {}).items() if (link := _link(path))},
@@ -112,13 +121,12 @@ def _cards(report: Mapping[str, Any]) -> list[dict[str, str]]:
     """The key figures: name, value, what stands beside it, and whether it is good or bad."""
     summary, lag = report["summary"], report["harness"]["send_lag_ms"]
     latency, ttfa, stop = summary["response_latency_ms"], summary["ttfa_ms"], summary["barge_in_stop_ms"]
+    passed = summary["turns_passed"] / summary["turns"] if summary["turns"] else None
     bad_turns = summary["turns_passed"] < summary["turns"]
     cards = [
-        _card(
-            "Response latency", fmt.ms(latency["p50"]), f"p90 {fmt.ms(latency['p90'])} · p99 {fmt.ms(latency['p99'])}"
-        ),
-        _card("Time to first audio", fmt.ms(ttfa["p50"]), f"p90 {fmt.ms(ttfa['p90'])} · p99 {fmt.ms(ttfa['p99'])}"),
-        _card("Turns passed", turns_text(summary), "turns that went as scripted", "bad" if bad_turns else "good"),
+        _card("Response latency", fmt.ms(latency["p50"]), "p90 / p99 " + spread(latency, ("p90", "p99"))),
+        _card("Time to first audio", fmt.ms(ttfa["p50"]), "p90 / p99 " + spread(ttfa, ("p90", "p99"))),
+        _card("Turns passed", fmt.share(passed), turns_text(summary), "bad" if bad_turns else "good"),
         _card(
             "Missed responses",
             fmt.count(summary["missed_responses"]),
@@ -146,6 +154,11 @@ def _cards(report: Mapping[str, Any]) -> list[dict[str, str]]:
     beside = f"send lag p99 · {fmt.count(void, 'void turn')}, {skipped} skipped"
     cards.append(_card("Harness", fmt.ms(lag["p99"]), beside, "bad" if void else ""))
     return cards
+
+
+def _columns(cards: int) -> int:
+    """Columns in which the cards fill their rows as evenly as they can."""
+    return cards if cards <= 5 else 3 if cards == 6 else 4
 
 
 def _card(name: str, value: str, beside: str, state: str = "") -> dict[str, str]:

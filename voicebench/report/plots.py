@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from voicebench.metrics.results import SessionResult
+from voicebench.metrics.stats import percentile
 from voicebench.report.format import ms
 from voicebench.report.svg import Axis, drawing, line, nice_step, path, rect, tag, text, title
 from voicebench.report.timeline import answered, call_span, unanswered
 
 WIDTH = 1000.0
 LEFT = 190.0
-RIGHT = 215.0
+RIGHT = 262.0
 ROW = 30.0
 #: A turn with at most this many values shows each as a dot.
 MOST_DOTS = 40
@@ -49,9 +50,10 @@ def latency_plot(report: Mapping[str, Any], calls: Sequence[SessionResult]) -> s
             _strip(axis, key, single, sorted(by_turn.get(key, [])), report["by_turn"][key], strip_top + ROW * row)
             for row, key in enumerate(keys)
         ),
-        text(WIDTH - RIGHT + 75, strip_top - 8, "p50", "column", "end"),
+        text(WIDTH - RIGHT + 72, strip_top - 8, "p50", "column", "end"),
         text(WIDTH - RIGHT + 140, strip_top - 8, "p90", "column", "end"),
-        text(WIDTH - RIGHT + 205, strip_top - 8, "count", "column", "end"),
+        text(WIDTH - RIGHT + 197, strip_top - 8, "count", "column", "end"),
+        text(WIDTH, strip_top - 8, "missed", "column", "end"),
     ]
     return drawing(WIDTH, height, "".join(parts), "Distribution of the response latency, overall and by turn")
 
@@ -116,7 +118,7 @@ def _histogram(
         bars.append(rect(left + 0.5, bottom - height, right - left - 1, height, "bar", hint))
     beyond = sum(value > axis.high for value in values)
     if beyond and label:
-        bars.append(text(axis.end, 30, f"{beyond} beyond, up to {ms(values[-1])}", "mark is-warn", "end"))
+        bars.append(text(axis.end + 10, bottom - 4, f"→ {beyond:,} beyond, up to {ms(values[-1])}", "mark is-warn"))
     if label:
         bars.append(text(LEFT - 12, top + 14, "All turns", "row-name", "end"))
         bars.append(text(LEFT - 12, top + 30, f"n = {len(values):,}", "tick", "end"))
@@ -172,11 +174,11 @@ def _strip(
             parts.append(
                 line(axis(latency[name]), top + 4, axis(latency[name]), bottom, class_, f"{name} {ms(latency[name])}")
             )
-    parts.append(text(WIDTH - RIGHT + 75, middle + 4, ms(latency.get("p50")), "figure", "end"))
+    parts.append(text(WIDTH - RIGHT + 72, middle + 4, ms(latency.get("p50")), "figure", "end"))
     parts.append(text(WIDTH - RIGHT + 140, middle + 4, ms(latency.get("p90")), "figure", "end"))
     missed = int(latency.get("missed") or 0)
-    count = f"{len(values):,}" + (f", {missed:,} missed" if missed else "")
-    parts.append(text(WIDTH - RIGHT + 205, middle + 4, count, "figure is-bad" if missed else "figure", "end"))
+    parts.append(text(WIDTH - RIGHT + 197, middle + 4, f"{len(values):,}", "figure", "end"))
+    parts.append(text(WIDTH, middle + 4, f"{missed:,}", "figure is-bad" if missed else "figure", "end"))
     return "".join(parts)
 
 
@@ -190,7 +192,7 @@ def course_plot(report: Mapping[str, Any], calls: Sequence[SessionResult]) -> st
     x = Axis(0.0, bins[-1]["t_s"] + width, 70.0, WIDTH - 20)
     points = [(at - origin, latency) for at, latency, _, _ in answered(calls)]
     parts = [
-        _latency_panel(x, bins, width, points, [at - origin for at in unanswered(calls)]),
+        _latency_panel(x, points, [at - origin for at in unanswered(calls)]),
         _active_panel(x, bins, width),
         _lag_panel(x, bins, width),
     ]
@@ -211,41 +213,50 @@ def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
 
 
 def _panel(y: Axis, x: Axis, name: str, unit: str, ticks: int) -> str:
-    parts = [text(0, y.end - 10, name, "panel-name")]
+    parts = [text(0, y.end - 14, name, "panel-name")]
     for tick in y.ticks(ticks):
         parts.append(line(x.start, y(tick), x.end, y(tick), "grid" if tick else "axis"))
-        parts.append(text(x.start - 8, y(tick) + 4, f"{tick:g}{unit}", "tick", "end"))
+        parts.append(text(x.start - 8, y(tick) + 4, f"{tick:,g}{unit}", "tick", "end"))
     return "".join(parts)
 
 
 def _latency_panel(
     x: Axis,
-    bins: Sequence[Mapping[str, Any]],
-    width: float,
     points: Sequence[tuple[float, float]],
     missed: Sequence[float],
 ) -> str:
     high = max((latency for _, latency in points), default=1000.0)
     step = nice_step(high / 4)
     low = min([0.0, *(latency for _, latency in points)])
-    y = Axis(step * (low // step), step * -(-high // step), 200.0, 30.0)
+    y = Axis(step * (low // step), step * -(-high // step), 200.0, 38.0)
     parts = [_panel(y, x, "Response latency", " ms", 4)]
-    for at, latency in _thinned(points):
-        parts.append(tag("circle", cx=x(at), cy=y(latency), r=2, class_="point"))
-    for name, class_ in (("p90", "curve faint"), ("p50", "curve")):
-        line_points = [
-            (x(row["t_s"] + width / 2), y(row["response_latency_ms"][name]))
-            for row in bins
-            if row["response_latency_ms"][name] is not None
-        ]
-        if len(line_points) > 1:
-            parts.append(path(line_points, class_))
-            parts.append(text(x.end - 2, line_points[-1][1] - 5, name, "mark strong", "end"))
+    radius, class_ = (3.0, "dot") if len(points) < 200 else (2.0, "point")
+    parts += [tag("circle", cx=x(at), cy=y(latency), r=radius, class_=class_) for at, latency in _thinned(points)]
+    parts += _curves(x, y, points)
     for at in missed[:MOST_POINTS]:
-        parts.append(text(x(at), 28, "✕", "mark is-bad", "middle"))
+        parts.append(text(x(at), 36, "✕", "mark is-bad", "middle"))
     if missed:
         parts.append(text(x.end, 14, f"✕ missed: {len(missed):,}", "mark is-bad", "end"))
     return "".join(parts)
+
+
+def _curves(x: Axis, y: Axis, points: Sequence[tuple[float, float]]) -> list[str]:
+    """Median and p90 of the responses in stretches of equal length, where there are enough for a trend."""
+    stretches = min(len(points) // 8, 40)
+    if stretches < 4:
+        return []
+    width = x.high / stretches
+    groups: dict[int, list[float]] = {}
+    for at, latency in points:
+        groups.setdefault(int(at // width), []).append(latency)
+    full = {number: group for number, group in sorted(groups.items()) if len(group) >= 3}
+    parts = []
+    for name, q, class_ in (("p90", 90, "curve faint"), ("p50", 50, "curve")):
+        trend = [(x((number + 0.5) * width), y(percentile(group, q) or 0.0)) for number, group in full.items()]
+        if len(trend) > 1:
+            parts.append(path(trend, class_))
+            parts.append(text(trend[-1][0] + 4, trend[-1][1] + 4, name, "mark strong"))
+    return parts
 
 
 def _active_panel(x: Axis, bins: Sequence[Mapping[str, Any]], width: float) -> str:
