@@ -28,7 +28,7 @@ class Ramp(LoadTestShape):
         options = self.runner.environment.parsed_options
         assert options is not None
         run_time_s = options.run_time or 300
-        step = int(self.get_run_time() / run_time_s * STEPS) + 1
+        step = int(self.get_run_time() / run_time_s * STEPS) + 1  # type: ignore[no-untyped-call]
         if step > STEPS:
             return None
         return round((options.num_users or 1) * step / STEPS), options.spawn_rate or 1
