@@ -165,7 +165,7 @@ class WorkerSide:
 
     def _finish(self, run: _Run, make_record: Callable[[], SessionRecord]) -> "gevent.Greenlet[..., SessionResult]":
         """Measure and record a call in a greenlet that no stop kills."""
-        finishing: "gevent.Greenlet[..., SessionResult]" = run.finishing.spawn(self._record, run, make_record)
+        finishing: gevent.Greenlet[..., SessionResult] = run.finishing.spawn(self._record, run, make_record)
         return finishing
 
     def _record(self, run: _Run, make_record: Callable[[], SessionRecord]) -> SessionResult:
