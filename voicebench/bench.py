@@ -10,6 +10,7 @@ The same in a script, in a test, and behind ``voicebench run``::
 Many callers at once are Locust's business: see ``voicebench.load``.
 """
 
+import os
 import platform
 import re
 import shlex
@@ -36,7 +37,6 @@ from voicebench.version import __version__
 
 Record = Literal["none", "failed", "all"]
 
-WORKER = "local"
 INTERRUPTED = "interrupted by the user"
 
 
@@ -148,6 +148,8 @@ class _Bench:
         self._record = record
         self._on_result = on_result
         self._began = time.monotonic()
+        # Runs that are merged later keep their calls apart; simulated ones, which are all alike, need not.
+        self._worker = "local" if run.clock == "virtual" else f"{platform.node()}-{os.getpid()}"
 
     def note(self, text: str) -> None:
         self._run = replace(self._run, notes=(*self._run.notes, text))
@@ -165,7 +167,7 @@ class _Bench:
         self._keep(record)
 
     def _keep(self, record: SessionRecord) -> None:
-        result = measure(record, worker=WORKER)
+        result = measure(record, worker=self._worker)
         if self._writer is not None:
             if self._record == "all" or (self._record == "failed" and has_failed(result)):
                 result = self._with_recording(result, record, self._writer.directory)
@@ -190,7 +192,7 @@ class _Bench:
         else:
             duration = time.monotonic() - self._began
         count = len(self.results)
-        worker = WorkerInfo(WORKER, platform.node(), started=count, recorded=count, lost=0)
+        worker = WorkerInfo(self._worker, platform.node(), started=count, recorded=count, lost=0)
         self._run = replace(self._run, duration_s=round(duration, 3), workers=(worker,))
         if self._writer is not None:
             self._run = self._writer.close(self._run)

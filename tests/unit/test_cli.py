@@ -8,7 +8,6 @@ import pytest
 
 from voicebench.cli import build_parser, main
 from voicebench.cli.options import UsageError, key_values
-from voicebench.cli.scenarios import scenario_schema
 from voicebench.scenario import load_scenario
 
 SCENARIO = """
@@ -56,6 +55,9 @@ def test_a_usage_error_is_one_line_and_exits_2(
         (["run", "x.yaml", "--no-write", "--record", "all"], "--no-write leaves no place"),
         (["agent", "--tls-cert", "cert.pem"], "--tls-cert and --tls-key go together"),
         (["agent", "--port", "70000"], "--port 70000: must be between 0 and 65535"),
+        (["agent", "-o", "respnse_ms=1"], "unknown option 'respnse_ms'; did you mean 'response_ms'?"),
+        (["agent", "--tls-cert", "a.pem", "--tls-key", "b.pem"], "--tls-cert a.pem, --tls-key b.pem: No such file"),
+        (["agent", "--host", "203.0.113.1"], "cannot serve on 203.0.113.1 port 8765: "),
         (["synth", "x.wav", "--level-db", "3"], "--level-db 3: must be at most 0 dBFS"),
         (["synth", "x.wav", "--sample-rate", "4000"], "--sample-rate 4000: must be between 8000 and 96000"),
         (["synth", "missing/x.wav"], "missing/x.wav: cannot be written: No such file or directory"),
@@ -148,7 +150,6 @@ def test_schema_lets_authors_leave_out_what_has_a_default(capsys: pytest.Capture
     main(["schema"])
 
     schema = json.loads(capsys.readouterr().out)
-    assert schema == scenario_schema()
     assert schema["required"] == ["name", "turns"]
     assert schema["$defs"]["Turn"]["required"] == ["audio"]
     assert "assert" in schema["properties"]

@@ -35,9 +35,9 @@ RESERVED: dict[str, frozenset[str]] = {
     "asyncio": frozenset({"adapters", "agents"}),
     # clock.kernel uses only the numbers of socket options, load.worker only the name of this machine.
     "socket": frozenset({"adapters", "agents", "clock.kernel", "load.worker"}),
-    "ssl": frozenset({"adapters", "agents", "clock.kernel"}),
+    "ssl": frozenset({"adapters", "agents", "clock.kernel", "cli.agent"}),
     "select": frozenset({"runner.pacer", "agents"}),
-    "yaml": frozenset({"scenario", "load", "cli"}),
+    "yaml": frozenset({"scenario", "load", "cli", "agents"}),
     "jinja2": frozenset({"report"}),
     "jiwer": frozenset({"wer"}),
 }

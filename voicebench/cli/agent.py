@@ -1,11 +1,15 @@
 """``voicebench agent``: serve the reference agent, whose delays are known (VB31)."""
 
 import argparse
+import errno
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from voicebench.cli.options import UsageError, add_option_argument, positive_int
+from voicebench.cli.options import UsageError, add_option_argument, key_values, positive_int
 from voicebench.exits import Exit
+
+if TYPE_CHECKING:
+    import ssl
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -23,9 +27,42 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def agent_command(args: argparse.Namespace) -> int:
-    """Serve until interrupted."""
+    """Serve until SIGTERM or Ctrl-C."""
     if (args.tls_cert is None) != (args.tls_key is None):
         raise UsageError("--tls-cert and --tls-key go together")
     if not 0 <= args.port <= 65535:
         raise UsageError(f"--port {args.port}: must be between 0 and 65535")
+    from voicebench.agents.reference import OptionError, ReferenceOptions
+    from voicebench.agents.server import serve
+
+    try:
+        options = ReferenceOptions.parse(key_values(args.options))
+    except OptionError as error:
+        raise UsageError(str(error)) from None
+    tls = _tls(args.tls_cert, args.tls_key) if args.tls_cert else None
+    try:
+        serve(args.host, args.port, args.sample_rate, options, args.log, tls, _say_where)
+    except OSError as error:
+        raise UsageError(f"cannot serve on {args.host} port {args.port}: {_reason(error)}") from None
     return Exit.OK
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "the port is taken; choose another with --port, or 0 for any"
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+
+
+def _tls(certificate: Path, key: Path) -> "ssl.SSLContext":
+    import ssl
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key)
+    except OSError as error:  # ssl.SSLError is one
+        raise UsageError(f"--tls-cert {certificate}, --tls-key {key}: {error.strerror or error}") from None
+    return context
+
+
+def _say_where(url: str) -> None:
+    print(f"reference agent at {url} (Ctrl-C stops it)", flush=True)

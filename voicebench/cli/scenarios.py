@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +47,9 @@ def validate_command(args: argparse.Namespace) -> int:
 
 def example_command(args: argparse.Namespace) -> int:
     """List, print or save the example scenarios."""
-    folder = resources.files("voicebench.scenario") / "examples"
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
-    examples = {file.name.removesuffix(".yaml"): file.read_text("utf-8") for file in files}
+    from voicebench.scenario import list_examples
+
+    examples = list_examples()
     if args.name is None:
         if args.output:
             raise UsageError(f"name the example to save: one of {', '.join(examples)}")
@@ -76,15 +75,7 @@ def _description(text: str) -> str:
 
 def schema_command(args: argparse.Namespace) -> int:
     """Print the JSON Schema, for editors and for other programs."""
-    print(json.dumps(scenario_schema(), indent=2))
+    from voicebench.scenario import schema
+
+    print(json.dumps(schema(), indent=2))
     return Exit.OK
-
-
-def scenario_schema() -> dict[str, Any]:
-    """The JSON Schema of what an author may write: a turn's id and start rule may be left out."""
-    from voicebench.scenario import Scenario
-
-    schema = Scenario.model_json_schema(by_alias=True)
-    turn = schema["$defs"]["Turn"]
-    turn["required"] = [key for key in turn["required"] if key not in ("id", "start")]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
