@@ -100,7 +100,9 @@ def _why_absent(summary: Mapping[str, Any], assertion: Assertion) -> str:
         void = summary.get("void_turns", 0)
         return f"no such turn was measured{f': {void} void, since the harness was late' if void else ''}"
     if metric == "send_lag_p99_ms":
-        return "no frame was sent"
+        return "no caller frame was sent"
+    if metric == "void_turn_share":
+        return "no turn was played"
     return f"{metric} was not measured"
 
 

@@ -60,14 +60,15 @@ class Summary:
         self._void: Counter[str] = Counter()
         self._overlaps_ms = array("d")
         self._talk_overs_ms = array("d")
-        self._send_lag = Histogram()
-        self._receive_lag = Histogram()
+        self._send_lag: Counter[str] = Counter()
+        self._receive_lag: Counter[str] = Counter()
 
     def add(self, result: SessionResult) -> None:
         """Count one call and its turns."""
-        self._sessions.update({"all": 1, result.outcome: 1})
-        self._send_lag.merge(Histogram.from_dict(result.health.send_lag_histogram))
-        self._receive_lag.merge(Histogram.from_dict(result.health.receive_lag_histogram))
+        self._sessions["all"] += 1
+        self._sessions[result.outcome] += 1
+        self._send_lag.update(result.health.send_lag_histogram)
+        self._receive_lag.update(result.health.receive_lag_histogram)
         if result.metrics is None:
             self._sessions["unmeasured"] += 1
             return
@@ -122,18 +123,22 @@ class Summary:
             value = getattr(turn, metric)
             if value is not None:
                 self._values[name].append(value)
+        count = self._turns
         if not turn.counted:
-            self._turns.update({"void": turn.void, "unplayed": not turn.void})
-            self._turns["void_noise"] += turn.void and turn.expect == "ignore"
+            count["void" if turn.void else "unplayed"] += 1
+            count["void_noise"] += turn.void and turn.expect == "ignore"
             return
-        self._turns.update({"counted": 1, turn.expect: 1, "passed": turn.passed})
+        count["counted"] += 1
+        count["passed"] += turn.passed
+        count[turn.expect] += 1
         if turn.expect == "respond":
-            self._turns.update({"missed_response": not turn.responded, "talk_over": turn.talk_over})
+            count["missed_response"] += not turn.responded
+            count["talk_over"] += turn.talk_over
         elif turn.expect == "stop":
-            self._turns["stopped"] += bool(turn.stopped)
+            count["stopped"] += bool(turn.stopped)
         else:
-            self._turns["false_barge_in"] += bool(turn.false_barge_in)
-            self._turns["spurious_response"] += bool(turn.spurious_response)
+            count["false_barge_in"] += bool(turn.false_barge_in)
+            count["spurious_response"] += bool(turn.spurious_response)
 
     def _distribution(self, name: str) -> dict[str, Any]:
         digits = _DISTRIBUTIONS[name][2]
@@ -162,15 +167,19 @@ def by_turn(results: Iterable[SessionResult]) -> dict[str, dict[str, Any]]:
     ``sessions`` and the outcomes are those of the calls that measured the turn. What has no value per turn
     (overlap_ms, talk_over_ms) is None.
     """
-    groups: dict[tuple[str, int, str], Summary] = {}
+    groups: dict[tuple[str, str], Summary] = {}
+    places: dict[tuple[str, str], int] = {}
     for result in results:
         if result.metrics is None:
             continue
         for place, turn in enumerate(result.metrics.turns):
             alone = replace(result, metrics=replace(result.metrics, turns=(turn,)))
-            groups.setdefault((result.scenario, place, turn.id), Summary()).add(alone)
+            key = result.scenario, turn.id
+            groups.setdefault(key, Summary()).add(alone)
+            places[key] = min(place, places.get(key, place))
     unknown = {"overlap_ms": None, "talk_over_ms": None}
-    return {f"{key[0]}/{key[2]}": {**groups[key].close(), **unknown} for key in sorted(groups)}
+    ordered = sorted(groups, key=lambda key: (key[0], places[key], key[1]))
+    return {"/".join(key): {**groups[key].close(), **unknown} for key in ordered}
 
 
 def harness(results: Iterable[SessionResult], *, cpu_share: float | None = None) -> dict[str, Any]:
@@ -179,7 +188,8 @@ def harness(results: Iterable[SessionResult], *, cpu_share: float | None = None)
     p50 and p99 are within 0.5 %, max is exact. ``timestamps`` counts calls by where their arrival times came from;
     ``cpu_share`` is the busiest process's, if the caller measured it.
     """
-    sent, received = Histogram(), Histogram()
+    sent: Counter[str] = Counter()
+    received: Counter[str] = Counter()
     sent_max: list[float] = []
     received_max: list[float] = []
     frames, skipped = 0, 0
@@ -188,8 +198,8 @@ def harness(results: Iterable[SessionResult], *, cpu_share: float | None = None)
     for result in results:
         summary.add(result)
         health = result.health
-        sent.merge(Histogram.from_dict(health.send_lag_histogram))
-        received.merge(Histogram.from_dict(health.receive_lag_histogram))
+        sent.update(health.send_lag_histogram)
+        received.update(health.receive_lag_histogram)
         sent_max += [lag for lag in [health.send_lag_ms.get("max")] if lag is not None]
         received_max += [lag for lag in [health.receive_lag_ms.get("max")] if lag is not None]
         frames += health.frames
@@ -216,6 +226,6 @@ def _share(part: int, whole: int) -> float | None:
     return round(part / whole, 4) if whole else None
 
 
-def _lag(histogram: Histogram, q: float) -> float | None:
-    value = histogram.quantile(q)
+def _lag(counts: Counter[str], q: float) -> float | None:
+    value = Histogram.from_dict(counts).quantile(q)
     return None if value is None else round(value, 4)
