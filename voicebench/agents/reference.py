@@ -127,6 +127,7 @@ class ReferenceAgent:
         self.options = options
         self.state = State.LISTENING
         self.turns_heard = 0
+        self.heard_speech = False  #: whether the caller has begun a turn that has not ended yet
         self._voice = voice
         self._frame_s = frame_s
         self._random = np.random.default_rng(options.seed)
@@ -134,7 +135,6 @@ class ReferenceAgent:
         self._endpoint_s = options.endpoint_silence_ms / 1000 - EPSILON_S
         self._barge_in_s = options.barge_in_min_ms / 1000 - EPSILON_S
         self._started = False
-        self._heard_speech = False
         self._silence_s = 0.0
         self._overlap_s = 0.0
         self._respond_at = 0.0
@@ -154,11 +154,11 @@ class ReferenceAgent:
         if level_db >= self._threshold_db:
             # Speech over the agent's voice is a turn only if it qualifies as cutting in: a cough is none.
             if self.state is not State.SPEAKING:
-                self._heard_speech = True
+                self.heard_speech = True
             self._silence_s = 0.0
         else:
             self._silence_s += duration_s
-        if self._heard_speech and self.state is State.LISTENING and self._silence_s >= self._endpoint_s:
+        if self.heard_speech and self.state is State.LISTENING and self._silence_s >= self._endpoint_s:
             self._end_turn(t, duration_s)
             noticed = Noticed.ENDPOINT
         self._speak_if_due(t)
@@ -166,7 +166,7 @@ class ReferenceAgent:
             self._overlap_s = self._overlap_s + duration_s if level_db >= self._threshold_db else 0.0
             if self._overlap_s >= self._barge_in_s and self._stop_at is None and self.options.interruptible:
                 self._stop_at = t + duration_s + self.options.interrupt_reaction_ms / 1000
-                self._heard_speech = True
+                self.heard_speech = True
                 noticed = Noticed.BARGE_IN
         return noticed
 
@@ -196,7 +196,7 @@ class ReferenceAgent:
 
     def _end_turn(self, t: float, duration_s: float) -> None:
         options = self.options
-        self._heard_speech = False
+        self.heard_speech = False
         jitter_ms = float(self._random.uniform(0.0, options.jitter_ms)) if options.jitter_ms else 0.0
         self._respond_at = t + duration_s + (options.response_delay_ms + jitter_ms) / 1000
         self.state = State.WAITING
