@@ -73,7 +73,7 @@ def exit_code(report: Mapping[str, Any]) -> Exit:
     A measurement that is not valid outranks a failed assertion: what it says of the agent cannot be trusted.
     """
     run = report["run"]
-    if run["lost"] or run["unaccounted"]:
+    if run["lost"] or run["unaccounted"] or run.get("invalid"):
         return Exit.INVALID
     if not run["completed"]:
         return Exit.UNREACHABLE if run["started"] and run["unreachable"] == run["started"] else Exit.INVALID
@@ -150,6 +150,7 @@ def _account(run: RunInfo, calls: Sequence[SessionResult]) -> dict[str, Any]:
         "command": redact_command(run.command),
         "arrivals": run.arrivals,
         "notes": notes,
+        **({"invalid": [redact_text(reason) for reason in run.invalid]} if run.invalid else {}),
     }
 
 

@@ -1,5 +1,6 @@
 """``report.md``: the report for a pull request or a terminal pager."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,9 @@ from voicebench.report.verdict import verdict
 #: With at most this many calls each gets its own table of turns.
 MOST_CALLS = 5
 MOST_FAILED_TURNS = 50
+
+#: What means something to Markdown. An underscore within a word does not.
+_MARKUP = re.compile(r"[\\`*\[\]|#~]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def render_markdown(report: Mapping[str, Any]) -> str:
@@ -45,7 +49,7 @@ def _section(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
 
 def _assertions(report: Mapping[str, Any]) -> str:
     rows = [
-        (item["scenario"], item["key"], *assertion_text(item), "pass" if item["passed"] else "**FAIL**")
+        (item["scenario"], item["key"], *assertion_text(item), "pass" if item["passed"] else "FAIL")
         for item in report["assertions"]
     ]
     return _section("Assertions", ("Scenario", "Assertion", "Limit", "Actual", "Result"), rows)
@@ -131,7 +135,5 @@ def _notes(report: Mapping[str, Any]) -> str:
 
 def _safe(text: str) -> str:
     """Text that Markdown shows as it is, on one line."""
-    text = " ".join(str(text).split())
-    for sign in "\\`*_[]|#~":
-        text = text.replace(sign, "\\" + sign)
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\\*\\*\\*", "\\*\\*\\*")
+    text = _MARKUP.sub(r"\\\g<0>", " ".join(str(text).split()))
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -21,7 +21,7 @@ _SECRET_WORDS = frozenset(
 #: Under these names every value is hidden, since any header may carry a secret.
 _SECRET_BLOCKS = frozenset({"headers", "header"})
 
-_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>]+", re.IGNORECASE)
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>]*[^\s'\"<>.,:;)\]}]", re.IGNORECASE)
 _BEARER = re.compile(r"\b(bearer|basic)\s+[^\s'\",}\]]+", re.IGNORECASE)
 _PAIR = re.compile(r"([\w.-]+)(['\"]?\s*[=:]\s*)(?!//)('[^']*'|\"[^\"]*\"|[^\s,;&'\"}\])]+)")
 _WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")

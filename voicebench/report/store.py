@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -125,17 +125,38 @@ def load(directories: Sequence[str | Path], base: Path | None = None) -> tuple[R
         raise ReportError("no run directory given")
     base = base or Path(directories[0])
     runs: list[RunInfo] = []
-    best: dict[str, SessionResult] = {}
+    found: list[SessionResult] = []
     for directory in map(Path, directories):
         notes: list[str] = []
-        results = [_rebased(result, directory, base) for result in _read_sessions(directory, notes)]
-        for result in results:
-            known = best.get(result.call_id)
-            if known is None or _WORTH[result.outcome] > _WORTH[known.outcome]:
-                best[result.call_id] = result
+        results = _best(_rebased(result, directory, base) for result in _read_sessions(directory, notes))
         run = _read_run(directory, results, notes)
         runs.append(replace(run, notes=(*run.notes, *(note for note in notes if note not in run.notes))))
-    return (runs[0] if len(runs) == 1 else merge_runs(runs)), list(best.values())
+        found += results
+    if len(runs) == 1:
+        return runs[0], found
+    results, run = _best(found), merge_runs(runs)
+    return replace(run, workers=_recounted(run.workers, results)), results
+
+
+def store(directory: Path, run: RunInfo, results: Sequence[SessionResult]) -> None:
+    """Keep a run that was put together from others, so that its report can be made again from there.
+
+    Each file is replaced in one step. Raises ReportError, also where that would drop a call that only
+    ``directory`` holds.
+    """
+    if (directory / SESSIONS_FILE).exists():
+        stored = {result.call_id for result in load([directory])[1]}
+        only_here = len(stored - {result.call_id for result in results})
+        if only_here:
+            raise ReportError(
+                f"{directory} holds {only_here} other calls; name it as a source too, or write elsewhere"
+            )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_atomic(directory / SESSIONS_FILE, b"".join(map(_line, results)))
+        write_atomic(directory / RUN_FILE, _run_json(run, ended=True))
+    except OSError as error:
+        raise ReportError(f"cannot write to {directory}: {error.strerror}") from None
 
 
 def merge_runs(runs: Sequence[RunInfo]) -> RunInfo:
@@ -152,6 +173,7 @@ def merge_runs(runs: Sequence[RunInfo]) -> RunInfo:
         scenarios=tuple(scenarios[name] for name in dict.fromkeys(str(s["name"]) for r in runs for s in r.scenarios)),
         workers=tuple(workers.values()),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
+        invalid=tuple(dict.fromkeys(reason for run in runs for reason in run.invalid)),
     )
 
 
@@ -233,7 +255,7 @@ def _read_run(directory: Path, results: Sequence[SessionResult], notes: list[str
         raise ReportError(f"{path}: not the description of a run: {_oneline(error)}") from None
     if not data.get("ended", True):
         notes.append("the run was cut off before its end")
-        return replace(run, workers=_counted_workers(results), duration_s=_span(results))
+        return replace(run, workers=_recounted(run.workers, results), duration_s=_span(results))
     return run
 
 
@@ -263,21 +285,35 @@ def _guess_run(directory: Path, results: Sequence[SessionResult]) -> RunInfo:
         clock=results[0].clock if results else "real",
         adapter=results[0].adapter if results else {},
         scenarios=tuple(scenarios.values()),
-        workers=_counted_workers(results),
+        workers=_recounted((), results),
         voicebench_version=__version__,
         python="",
     )
 
 
-def _counted_workers(results: Sequence[SessionResult]) -> tuple[WorkerInfo, ...]:
-    workers: dict[str, list[SessionResult]] = {}
+def _recounted(workers: Sequence[WorkerInfo], results: Sequence[SessionResult]) -> tuple[WorkerInfo, ...]:
+    """Workers with what was found of their calls. What one is known to have started, and left no record, is lost."""
+    found: dict[str, list[SessionResult]] = {worker.id: [] for worker in workers}
     for result in results:
-        workers.setdefault(result.worker, []).append(result)
-    lost = {name: sum(result.outcome == "lost" for result in group) for name, group in workers.items()}
-    return tuple(
-        WorkerInfo(name, "", started=len(group), recorded=len(group) - lost[name], lost=lost[name])
-        for name, group in workers.items()
-    )
+        found.setdefault(result.worker, []).append(result)
+    known = {worker.id: worker for worker in workers}
+    counted = []
+    for name, group in found.items():
+        worker = known.get(name, WorkerInfo(name, "", started=0, recorded=0, lost=0))
+        started = max(worker.started, len(group))
+        recorded = sum(result.outcome != "lost" for result in group)
+        counted.append(replace(worker, started=started, recorded=recorded, lost=started - recorded))
+    return tuple(counted)
+
+
+def _best(results: Iterable[SessionResult]) -> list[SessionResult]:
+    """One record for each call, the one that is worth most."""
+    best: dict[str, SessionResult] = {}
+    for result in results:
+        known = best.get(result.call_id)
+        if known is None or _WORTH[result.outcome] > _WORTH[known.outcome]:
+            best[result.call_id] = result
+    return list(best.values())
 
 
 def _span(results: Sequence[SessionResult]) -> float:

@@ -69,8 +69,8 @@ def timeline(calls: Sequence[SessionResult]) -> list[dict[str, Any]]:
     spans = [call_span(call) for call in calls]
     origin = min(begin for begin, _ in spans)
     length = max(end for _, end in spans) - origin
-    width = max(1, math.ceil((length + 1e-9) / MAX_BINS))
-    bins = [_Bin() for _ in range(min(MAX_BINS, int(length // width) + 1))]
+    width = max(1, math.ceil(length / MAX_BINS))
+    bins = [_Bin() for _ in range(max(1, math.ceil(length / width)))]
 
     def place(time: float) -> int:
         return min(max(int((time - origin) // width), 0), len(bins) - 1)

@@ -60,6 +60,7 @@ def _invalid(report: Mapping[str, Any], failed: list[dict[str, Any]]) -> str:
         causes.append(f"{count(run['lost'], 'call')} of {run['started']:,} {verb} lost")
     if run["unaccounted"]:
         causes.append(f"{count(abs(run['unaccounted']), 'call')} cannot be accounted for")
+    causes += run.get("invalid", [])
     if not run["completed"]:
         causes.append("no call was started" if not run["started"] else "no call completed")
     limits = [str(assertion["key"]) for assertion in failed if is_harness_limit(assertion["key"])]

@@ -10,7 +10,7 @@ from voicebench.metrics.results import SessionResult
 from voicebench.report.build import build_report
 from voicebench.report.html import render_html
 from voicebench.report.markdown import render_markdown
-from voicebench.report.store import ReportError, load, write_atomic
+from voicebench.report.store import ReportError, load, store, write_atomic
 
 FORMATS = ("json", "md", "html")
 
@@ -51,12 +51,15 @@ def report_again(
 ) -> dict[str, Any]:
     """Make the report of a run again, or of several parts of one run together.
 
-    ``out`` is where the files go: the first directory unless given. Raises ReportError.
+    ``out`` is where the files go: the first directory unless given. If that is not the only source, what was put
+    together is stored there as well, as a run directory of its own. Raises ReportError.
     """
     if not directories:
         raise ReportError("no run directory given")
     target = Path(out) if out is not None else Path(directories[0])
     run, results = load(directories, base=target)
+    if [Path(directory).resolve() for directory in directories] != [target.resolve()]:
+        store(target, run, results)
     report = build_report(run, results)
     write_reports(target, report, results, formats)
     return report
