@@ -138,4 +138,5 @@ class RunInfo:
     workers: tuple[WorkerInfo, ...]
     voicebench_version: str
     python: str
-    notes: tuple[str, ...] = ()  #: what the reader must know, for example that workers came or went
+    notes: tuple[str, ...] = ()  #: what the reader must know, for example that workers joined
+    invalid: tuple[str, ...] = ()  #: why the measurement is not valid whatever its figures: a worker vanished, say

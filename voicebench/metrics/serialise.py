@@ -64,6 +64,7 @@ def run_to_dict(run: RunInfo) -> dict[str, Any]:
         "scenarios": [dict(scenario) for scenario in run.scenarios],
         "workers": [asdict(worker) for worker in run.workers],
         "notes": list(run.notes),
+        "invalid": list(run.invalid),
     }
 
 
@@ -112,6 +113,7 @@ def _run_from_dict(data: Mapping[str, Any]) -> RunInfo:
         "scenarios": tuple(data["scenarios"]),
         "workers": tuple(WorkerInfo(**_known(WorkerInfo, worker)) for worker in data["workers"]),
         "notes": tuple(data.get("notes", ())),
+        "invalid": tuple(data.get("invalid", ())),
     }
     return RunInfo(**{**_known(RunInfo, data), **lists})
 

@@ -41,6 +41,7 @@ RUN = RunInfo(
     voicebench_version="1.0",
     python="3.11",
     notes=("worker w2 came late",),
+    invalid=("worker w3 vanished",),
 )
 
 
