@@ -14,11 +14,12 @@ from voicebench.metrics.results import SessionResult, WorkerInfo
 
 @dataclass(frozen=True)
 class Closed:
-    """The books at the end of a run."""
+    """The books at the end of a run. ``invalid`` says what makes the measurement invalid, whatever its figures."""
 
     results: tuple[SessionResult, ...]
     workers: tuple[WorkerInfo, ...]
     notes: tuple[str, ...]
+    invalid: tuple[str, ...]
 
 
 @dataclass
@@ -130,6 +131,15 @@ class Ledger:
         if worker in self._accounts and not self.is_settled(worker):
             self._accounts[worker].missing = why
 
+    def recovered(self, worker: str, results: Iterable[SessionResult]) -> list[SessionResult]:
+        """Enter what a worker's spool holds: calls that only began, and results; returns the results that are new."""
+        found = list(results)
+        account = self._accounts[worker]
+        for result in found:
+            account.begun.setdefault(result.call_id, (result.scenario, result.started_at))
+        known = account.results.keys()
+        return self.store(worker, [one for one in found if one.outcome != "lost" and one.call_id not in known])
+
     def note(self, text: str) -> None:
         """Something that the reader of the report must know."""
         if text not in self._notes:
@@ -148,7 +158,9 @@ class Ledger:
         if self._strangers:
             notes.append(f"{self._strangers} messages of another run were rejected")
         results.sort(key=lambda result: (result.started_at, result.call_id))
-        return Closed(tuple(results), tuple(workers), tuple(notes))
+        missing = [account for account in self._accounts.values() if account.missing]
+        invalid = [f"worker {account.worker} {account.missing}" for account in missing]
+        return Closed(tuple(results), tuple(workers), tuple(notes), tuple(invalid))
 
     def _account(self, message: Started | Chunk | Drained) -> _Account | None:
         if message["run"] != self.run:
@@ -187,8 +199,6 @@ def lost_result(call_id: str, worker: str, why: str, scenario: str, started_at: 
 
 def _remarks(account: _Account, lost: int) -> list[str]:
     remarks = []
-    if account.missing:
-        remarks.append(f"worker {account.worker}: {account.missing}")
     if account.gaps > 0:
         remarks.append(f"worker {account.worker}: {account.gaps} of its chunks never arrived")
     if account.parts:

@@ -19,11 +19,12 @@ from voicebench.load.ledger import Closed, Ledger
 from voicebench.load.live import LiveTable
 from voicebench.load.messages import ACK, DRAIN, SETTLED, Chunk, Drained, Started, unpack
 from voicebench.load.options import LoadOptions
+from voicebench.load.spool import spool_directory
 from voicebench.metrics.results import RunInfo, SessionResult
 from voicebench.metrics.serialise import from_dict
 from voicebench.report.build import build_report
 from voicebench.report.console import render_console
-from voicebench.report.store import ReportError, RunWriter
+from voicebench.report.store import SESSIONS_FILE, ReportError, RunWriter, load
 from voicebench.report.write import write_reports
 
 #: What the workers get beyond the grace: to measure their last calls and to deliver.
@@ -136,10 +137,11 @@ class _Open:
         while (self._awaited() or self._unread) and time.monotonic() < deadline:
             gevent.sleep(POLL_S)
         self.info = replace(self.info, duration_s=round(time.monotonic() - self._began, 3))
-        late = self._awaited()
+        late = {self._names.get(node) for node in self._awaited()}
         for worker in self.ledger.workers:
-            node = next((node for node, name in self._names.items() if name == worker), "")
-            self.ledger.gone(worker, _why(node in late, grace_s + PATIENCE_S))
+            if not self.ledger.is_settled(worker):
+                self._recover(worker)
+                self.ledger.gone(worker, _why(worker in late, grace_s + PATIENCE_S))
         self._drained.set()
 
     def hurry(self) -> None:
@@ -163,7 +165,8 @@ class _Open:
         for result in closed.results:
             if result.outcome == "lost":
                 self._writer.add(result)
-        run = replace(self.info, workers=closed.workers, notes=(*self.info.notes, *closed.notes))
+        notes = (*self.info.notes, *closed.notes)
+        run = replace(self.info, workers=closed.workers, notes=notes, invalid=closed.invalid)
         run = self._writer.close(run)
         report = build_report(run, closed.results)
         try:
@@ -171,6 +174,22 @@ class _Open:
         except (ReportError, OSError) as error:
             return report, str(error)
         return report, ""
+
+    def _recover(self, worker: str) -> None:
+        """Look for the spool of a worker that is gone: if it ran on this machine, its last results are there."""
+        spool = spool_directory()[0] / self.info.id / worker
+        if not (spool / SESSIONS_FILE).exists():
+            return
+        pool = gevent.get_hub().threadpool
+        try:
+            _, found = pool.apply(load, ([spool],))
+        except ReportError as error:
+            self.ledger.note(str(error))
+            return
+        new = self.ledger.recovered(worker, found)
+        pool.apply(self._store, (new,))
+        if new:
+            self.ledger.note(f"worker {worker}: {len(new)} results were recovered from its spool")
 
     def _awaited(self) -> list[str]:
         """The live workers of which something is still to come."""
@@ -214,4 +233,4 @@ def _decode(blob: bytes) -> list[SessionResult]:
 def _why(late: bool, waited_s: float) -> str:
     if late:
         return f"did not hand over everything within {waited_s:.0f} s of the end of the run"
-    return "vanished: it left the run, or its heartbeat stopped, before all its calls had arrived"
+    return "vanished before the end of the run"

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.unit.load.builders import RUN, chunks, drained, enter, result, run_info, started, turn
-from voicebench.load.ledger import Closed, Ledger, count_outcomes
+from voicebench.load.ledger import Closed, Ledger, count_outcomes, lost_result
 from voicebench.load.messages import unpack
 from voicebench.metrics.serialise import from_dict
 from voicebench.metrics.summary import summarise
@@ -38,7 +38,27 @@ def test_a_call_that_was_started_and_never_recorded_is_lost_and_says_where_and_w
     lost = next(one for one in closed.results if one.outcome == "lost")
     assert (lost.call_id, lost.worker, lost.scenario, lost.reason) == ("b", "w0", "booking", "vanished")
     assert closed.workers[0].lost == 1
-    assert "worker w0: 1 of 2 calls lost" in closed.notes
+    assert closed.notes == ("worker w0: 1 of 2 calls lost",)
+    assert closed.invalid == ("worker w0 vanished",)
+
+
+def test_what_a_vanished_worker_spooled_is_entered_once_and_names_its_open_calls() -> None:
+    ledger = Ledger(RUN)
+    ledger.announce(started("a"))
+    enter(ledger, result("a"))
+    spooled = [result("a"), result("b"), lost_result("c", "w0", "open", "booking", 1000.0)]
+    assert [one.call_id for one in ledger.recovered("w0", spooled)] == ["b"]
+    ledger.gone("w0", "vanished")
+    assert balance(ledger.close()) == {"completed": 2, "truncated": 0, "failed": 0, "lost": 1}
+
+
+def test_a_vanished_worker_makes_the_run_invalid_even_if_no_call_is_missing() -> None:
+    ledger = Ledger(RUN)
+    enter(ledger, result("a"))
+    ledger.gone("w0", "vanished")
+    assert balance(ledger.close())["lost"] == 0
+    assert ledger.close().invalid == ("worker w0 vanished",)
+    ledger.drained(drained(1, 1, 1))
 
 
 def test_calls_that_only_the_worker_counted_are_lost_too() -> None:
