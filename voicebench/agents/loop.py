@@ -279,7 +279,7 @@ class AgentLoop:
         """Close from our side."""
         try:
             if call.stage is not Stage.OPEN:
-                raise CallEnded(call.reason or reason)
+                raise CallEnded(reason)
             call.close(code, text, reason)
             self._watch(call)
         except CallEnded as end:
@@ -305,7 +305,7 @@ class AgentLoop:
         if call.truth is None:
             self._log.refused += 1
         else:
-            self._finished.append((call.truth, self._now(), reason))
+            self._finished.append((call.truth, self._now(), call.reason or reason))
 
     def _fail(self, call: Call) -> None:
         traceback.print_exc()
@@ -315,7 +315,7 @@ class AgentLoop:
         self._clock.refresh()
         for call in list(self._calls.values()):
             if call.deadline_s is not None and now >= call.deadline_s:
-                self._end(call, call.reason or "handshake timed out")
+                self._end(call, "handshake timed out")
         if not self._accepting and not self._stopping:
             self._accept_again()
 
