@@ -126,15 +126,16 @@ def _histogram(
 
 
 def _percentile_marks(axis: Axis, summary: Mapping[str, Any], bottom: float) -> list[str]:
-    parts = []
-    taken = 0.0
-    for row, name in enumerate(("p50", "p90", "p99")):
+    """Lines with labels, each on the lowest of three rows that is free there."""
+    lines, labels = [], []
+    taken = {36.0: 0.0, 24.0: 0.0, 12.0: 0.0}
+    for name in ("p50", "p90", "p99"):
         at = axis(summary[name])
-        y = 24.0 if row == 0 or at > taken else 38.0
-        parts.append(line(at, y + 3, at, bottom, "percentile"))
-        parts.append(text(at, y, f"{name} {ms(summary[name])}", "mark strong", "middle"))
-        taken = at + 84 if y == 24.0 else taken
-    return parts
+        y = next((row for row, end in taken.items() if at - 44 > end), 12.0)
+        taken[y] = at + 44
+        lines.append(line(at, y + 3, at, bottom, "percentile"))
+        labels.append(text(at, y, f"{name} {ms(summary[name])}", "mark strong", "middle"))
+    return lines + labels
 
 
 def _limit_marks(axis: Axis, limits: Sequence[tuple[str, float, bool]], bottom: float) -> list[str]:

@@ -46,6 +46,10 @@ def _why(report: Mapping[str, Any], code: Exit) -> str:
         verb = "does not hold" if len(failed) == 1 else "do not hold"
         return f"{len(failed)} of {count(len(assertions), 'assertion')} {verb}: {names}{more}."
     completed = f"{count(run['completed'])} of {count(run['started'], 'call')} completed"
+    void = report["summary"]["void_turns"]
+    if void:  # the reader must know how little the figures may rest on
+        turns = report["summary"]["turns"] + void
+        completed += f"; {void:,} of {count(turns, 'turn')} do not count, since the harness disturbed them"
     if not assertions:
         return f"{completed}; the scenario asserts nothing."
     held = "The assertion holds" if len(assertions) == 1 else f"All {len(assertions)} assertions hold"

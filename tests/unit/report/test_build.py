@@ -144,6 +144,13 @@ def test_failed_turns_leave_out_what_the_harness_disturbed() -> None:
     ]
 
 
+def test_a_pass_says_how_many_turns_it_does_not_rest_on() -> None:
+    calls = [item for item in handmade_calls() if item.call_id in ("call-01", "call-07")]
+    assert verdict(build_report(run_of(calls, LIMIT), calls)).why == (
+        "The assertion holds; 2 of 2 calls completed; 1 of 4 turns do not count, since the harness disturbed them."
+    )
+
+
 def test_a_late_stop_is_told_from_none() -> None:
     late = interrupted("late", 1500.0, False, False)
     assert build_report(run_of([late]), [late])["failed_turns"][0]["what"] == "stopped too late"
