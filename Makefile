@@ -34,8 +34,8 @@ fmt: $(READY) ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## Measure the measurement: error against the agent's own log, alone and under load
-	$(BIN)/python scripts/bench.py
+bench: $(READY) ## Measure the measurement: error against the agent's own log, for 1, 20 and 100 callers
+	$(BIN)/python benchmarks/accuracy.py
 
 lock: ## Pin the newest versions of all requirements, with hashes
 	bash scripts/lock.sh
