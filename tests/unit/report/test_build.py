@@ -60,6 +60,11 @@ def test_calls_that_a_worker_lost_count_though_no_record_names_them() -> None:
     assert report["exit_code"] == Exit.INVALID
 
 
+def test_a_lost_call_counts_though_no_worker_owns_up_to_it() -> None:
+    report = build_report(run_of([GOOD, LOST], workers=()), [GOOD, LOST])
+    assert (report["run"]["started"], report["run"]["lost"], report["run"]["unaccounted"]) == (2, 1, 0)
+
+
 def test_the_fields_of_a_call_that_never_connected_are_there_and_empty() -> None:
     session = build_report(run_of([refused("a")]), [refused("a")])["sessions"][0]
     assert (session["turns"], session["duration_s"], session["user_segments"]) == ([], None, [])
