@@ -133,6 +133,12 @@ def load_arguments(directory: Path, scenario: Path, url: str, *more: str) -> lis
     return ["--scenario", str(scenario), "--host", url, *out, *more]
 
 
+def processes(count: int) -> list[str]:
+    """So many workers on a port of their own."""
+    port = str(free_port())
+    return ["--processes", str(count), "--master-port", port, "--master-bind-port", port]
+
+
 def balanced_report(out: Path) -> dict[str, Any]:
     """The report, once it has been made sure that every call that was started is in it, and in the stored lines."""
     report: dict[str, Any] = json.loads((out / "report.json").read_text())
@@ -155,3 +161,13 @@ def http(url: str, form: Mapping[str, str] | None = None, timeout_s: float = 40.
             return text
     except urllib.error.URLError:
         return ""
+
+
+def wait_for_workers(base: str, count: int) -> None:
+    """Wait until the web UI at ``base`` has so many workers that are ready."""
+
+    def ready() -> bool:
+        workers: list[dict[str, str]] = json.loads(http(f"{base}/stats/requests") or "{}").get("workers", [])
+        return [worker["state"] for worker in workers].count("ready") == count
+
+    wait_for(ready, f"{count} ready workers")

@@ -15,7 +15,9 @@ from tests.e2e.load_runs import (
     free_port,
     http,
     load_arguments,
+    processes,
     wait_for,
+    wait_for_workers,
     write_scenario,
 )
 from voicebench.agents.background import BackgroundServer
@@ -32,11 +34,6 @@ def agent() -> Iterator[str]:
 @pytest.fixture
 def scenario(tmp_path: Path) -> Path:
     return write_scenario(tmp_path)
-
-
-def processes(count: int) -> list[str]:
-    port = str(free_port())
-    return ["--processes", str(count), "--master-port", port, "--master-bind-port", port]
 
 
 def spools(directory: Path) -> list[Path]:
@@ -116,7 +113,7 @@ def test_the_web_ui_starts_stops_and_starts_again(agent: str, scenario: Path, tm
     web = ["--web-host", "127.0.0.1", "--web-port", port]
     users = {"user_count": "6", "spawn_rate": "6", "host": agent}
     with Locust(tmp_path, *load_arguments(tmp_path, scenario, agent), *web, *processes(2)) as locust:
-        wait_for(lambda: '"worker_count":2' in http(f"{base}/stats/requests").replace(" ", ""), "two workers")
+        wait_for_workers(base, 2)
         for out in (locust.out, tmp_path / "out-2"):
             assert json.loads(http(f"{base}/swarm", users))["success"]
             locust.wait_for_sessions(6, out)
@@ -124,7 +121,7 @@ def test_the_web_ui_starts_stops_and_starts_again(agent: str, scenario: Path, tm
             assert json.loads(http(f"{base}/stop", {}))["success"]
             report = balanced_report(out)
             assert (report["run"]["lost"], len(report["workers"])) == (0, 2)
-            wait_for(lambda: ready_workers(http(f"{base}/stats/requests")) == 2, "workers ready again")
+            wait_for_workers(base, 2)
         assert "Voicebench" in http(f"{base}/")
         locust.signal(signal.SIGTERM)
         assert locust.wait() == Exit.OK, locust.log
@@ -133,10 +130,6 @@ def test_the_web_ui_starts_stops_and_starts_again(agent: str, scenario: Path, tm
 def live_calls(stats: str) -> int:
     table: list[dict[str, Any]] = json.loads(stats)["extended_stats"][0]["data"]
     return int(table[-1]["calls"])
-
-
-def ready_workers(stats: str) -> int:
-    return sum(worker["state"] == "ready" for worker in json.loads(stats or "{}").get("workers", []))
 
 
 def test_a_killed_workers_calls_are_lost_and_the_exit_code_says_so(agent: str, tmp_path: Path) -> None:
@@ -155,6 +148,34 @@ def test_a_killed_workers_calls_are_lost_and_the_exit_code_says_so(agent: str, t
     assert sorted(worker["lost"] for worker in report["workers"]) == [0, 10]
     _, from_spools = load(spools(tmp_path))  # what `voicebench merge` reads
     assert {call.call_id for call in from_spools} == {call["call_id"] for call in report["sessions"]}
+
+
+def test_a_worker_that_is_told_to_go_hands_over_its_calls_and_the_run_goes_on(agent: str, tmp_path: Path) -> None:
+    scenario = write_scenario(tmp_path, "long", tail_ms=9000)
+    arguments = load_arguments(tmp_path, scenario, agent, "--headless", "-u", "8", "-r", "8")
+    with Locust(tmp_path, *arguments, *processes(2)) as locust:
+        wait_for(lambda: calls_spooled(tmp_path) == [4, 4], "four calls on each worker")
+        os.kill(locust.children()[0], signal.SIGTERM)
+        locust.wait_for_sessions(4)
+        assert locust.process.poll() is None
+        wait_for(lambda: "1 workers ready" in locust.log or "quit. 0 workers" in locust.log, "the worker has gone")
+        locust.signal(signal.SIGTERM)
+        assert locust.wait() == Exit.INVALID, locust.log  # no call completed
+    report = balanced_report(locust.out)
+    assert (report["run"]["truncated"], report["run"]["lost"]) == (report["run"]["started"], 0)
+    assert any("was stopped during the run, with all its calls" in note for note in report["run"]["notes"])
+
+
+def test_a_second_interrupt_cuts_calls_off_that_the_first_one_let_go_on(agent: str, tmp_path: Path) -> None:
+    scenario = write_scenario(tmp_path, "long", tail_ms=60000)
+    arguments = load_arguments(tmp_path, scenario, agent, "--headless", "-u", "4", "-r", "4")
+    with Locust(tmp_path, *arguments, "--voicebench-drain-s", "50", *processes(2)) as locust:
+        wait_for(lambda: sum(calls_spooled(tmp_path)) == 4, "four calls")
+        locust.signal_all(signal.SIGINT)
+        wait_for(lambda: "the run ends with" in locust.log, "the end")
+        locust.signal_all(signal.SIGINT)
+        assert locust.wait(20) == Exit.INVALID, locust.log  # no call completed
+    assert balanced_report(locust.out)["run"]["truncated"] == 4
 
 
 @pytest.mark.parametrize("mode", [[], ["--processes", "2"], ["--master"], ["--worker"]])

@@ -62,13 +62,14 @@ class Ledger:
         return sum(account.started for account in self._accounts.values())
 
     @property
+    def recorded(self) -> int:
+        """Calls that have arrived so far."""
+        return sum(len(account.results) for account in self._accounts.values())
+
+    @property
     def workers(self) -> list[str]:
         """The workers that have been heard of."""
         return list(self._accounts)
-
-    def results(self) -> list[SessionResult]:
-        """The calls that have arrived so far."""
-        return [result for account in self._accounts.values() for result in account.results.values()]
 
     def announce(self, message: Started) -> bool:
         """Calls begin. False if the message belongs to another run."""

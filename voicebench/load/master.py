@@ -1,5 +1,6 @@
 """The side that keeps the books: a Locust master, or the whole of a run without workers."""
 
+import logging
 import sys
 import time
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ from voicebench.report.build import build_report
 from voicebench.report.console import render_console
 from voicebench.report.store import SESSIONS_FILE, ReportError, RunWriter, load
 from voicebench.report.write import write_reports
+
+logger = logging.getLogger(__name__)
 
 #: What the workers get beyond the grace: to measure their last calls and to deliver.
 PATIENCE_S = 25.0
@@ -70,11 +73,18 @@ class MasterSide:
         """A worker has sent everything."""
         if self._run is not None and self._run.ledger.drained(message):
             self._run.know(node, message["worker"])
+            if not self._run.draining:
+                self._run.ledger.note(f"worker {message['worker']} was stopped during the run, with all its calls")
 
     def worker_came(self) -> None:
         """A worker joins."""
         if self._run is not None and not self._run.draining:
             self._run.ledger.note("a worker joined during the run: Locust spread the callers anew")
+
+    def note(self, text: str) -> None:
+        """Something that the reader of the report must know."""
+        if self._run is not None:
+            self._run.ledger.note(text)
 
     def drain(self) -> None:
         """End the run's calls and collect everything; safe to call more than once and from several greenlets."""
@@ -132,6 +142,10 @@ class _Open:
             return
         self.draining = True
         grace_s = self._options.drain_s
+        still_open = self.ledger.started - self.ledger.recorded
+        if still_open:
+            how = f"they have {grace_s:g} s to end; Ctrl-C again cuts them off now" if grace_s else "they are cut off"
+            logger.info("voicebench: the run ends with %d calls going on: %s", still_open, how)
         self._send(DRAIN, {"run": self.info.id, "grace_s": grace_s})
         deadline = time.monotonic() + grace_s + PATIENCE_S
         while (self._awaited() or self._unread) and time.monotonic() < deadline:

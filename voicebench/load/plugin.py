@@ -201,7 +201,9 @@ class Plugin:
 
     def _on_problem(self, msg: Message, **_: Any) -> None:
         if self.master.is_open and self._refused is None:
-            print(f"voicebench: worker {msg.node_id}: {msg.data['text']}", file=sys.stderr)
+            text = f"worker {msg.node_id} cannot play the run: {msg.data['text']}"
+            print(f"voicebench: {text}", file=sys.stderr)
+            self.master.note(text)
             self._stop(Exit(msg.data["code"]))
 
     # Messages to a worker.
@@ -212,8 +214,9 @@ class Plugin:
     def _on_drain(self, msg: Message, **_: Any) -> None:
         if not self.worker.takes_part_in(msg.data["run"]):
             self.worker.answer(msg.data["run"])
-        elif self.worker.is_draining:
-            self.worker.hurry()
+        elif self.worker.is_draining:  # after a signal of its own, or the master's second thoughts
+            if not msg.data["grace_s"]:
+                self.worker.hurry()
         else:
             gevent.spawn(self.worker.drain, msg.data["grace_s"])  # this greenlet has acknowledgements to receive
 
