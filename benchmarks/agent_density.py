@@ -137,6 +137,7 @@ def lateness_ms(
             if not arrived:  # the first frames of a run have no stamp
                 expected += FRAME_NS
                 continue
+            expected = min(expected, arrived)  # nothing is sent early: it was moved back less than it seemed
             behind = arrived - expected
             due.append(expected)
             late.append(behind / 1e6)

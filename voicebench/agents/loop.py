@@ -29,7 +29,7 @@ from voicebench.clock.timer import TimerFd
 from voicebench.wire.handshake import UpgradeRequest
 from voicebench.wire.rfc6455 import CloseCode, Opcode, encode_frame, whole_masked_binary
 
-SWEEP_S = 0.001  #: sweeps are at least this far apart while there is much to do
+SWEEP_S = 0.0005  #: sweeps are at least this far apart while there is much to do
 HOUSEKEEPING_S = 0.5
 HANDSHAKE_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 1.0
