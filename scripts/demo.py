@@ -21,11 +21,11 @@ def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Ctrl-C is for the callers: the agent, in a session of its own, outlives their last calls.
-    with BackgroundServer(log_path=OUT / "agent.jsonl", prefix=("setsid",)) as agent:
+    with BackgroundServer(log_path=OUT / "agent.jsonl", prefix=("setsid",), jitter_ms=200) as agent:
         command = load_command(agent.url, free_port())
         print("demo: an agent listens on", agent.url)
         print("demo:", " ".join(command), flush=True)
-        with subprocess.Popen([sys.executable, "-m", *command]) as load:
+        with subprocess.Popen(command, executable=Path(sys.executable).with_name(command[0])) as load:
             try:
                 return load.wait()
             except KeyboardInterrupt:  # the run ends its calls and writes its report
