@@ -23,6 +23,7 @@ from voicebench.clock.timer import TimerFd
 from voicebench.clock.wheel import Wheel
 from voicebench.runner.conversation import Conversation
 from voicebench.runner.ears import hear_all
+from voicebench.runner.health import HealthMonitor
 
 TICK_NS = 500_000
 READS_PER_ROUND = 32
@@ -67,6 +68,8 @@ class Pacer:
         self._kernel_clock = shared_kernel_clock()
         self._calibrate_at_ns = 0
         self._running = False
+        self._next_tick_ns = 0
+        self.health = HealthMonitor()
         gc.collect()
         gc.freeze()  # a collection of everything that Locust and numpy loaded takes as long as many frames
 
@@ -87,6 +90,7 @@ class Pacer:
             self._epoll.register(fd, select.EPOLLIN)
         if not self._running:
             self._running = True
+            self._next_tick_ns = time.monotonic_ns()
             self._ticker.start()
         return slot.first_due_ns
 
@@ -112,6 +116,9 @@ class Pacer:
     def _turn(self) -> bool:
         """Serve what is due. Returns whether there is more to do at once."""
         now = time.monotonic_ns()
+        if now >= self._next_tick_ns:
+            self.health.tick(now - self._next_tick_ns)
+            self._next_tick_ns = now - (now - self._next_tick_ns) % TICK_NS + TICK_NS
         if now >= self._calibrate_at_ns:
             self._kernel_clock.refresh()
             self._calibrate_at_ns = now + CALIBRATE_EVERY_NS

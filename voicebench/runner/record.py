@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from voicebench.runner.health import LoopHealth
 from voicebench.scenario import Scenario, Turn
 
 Int16Array = npt.NDArray[np.int16]
@@ -96,6 +97,7 @@ class SessionRecord:
     events: tuple[CallEvent, ...] = ()
     max_duration_reached: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
+    loop: LoopHealth | None = None  #: how the event loop fared meanwhile; None on the virtual clock
 
     @property
     def sample_rate(self) -> int:

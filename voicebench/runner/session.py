@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import gevent
 import numpy as np
 from gevent.event import Event
 
@@ -24,6 +25,7 @@ from voicebench.audio.resample import resample
 from voicebench.clock import RealClock, VirtualClock
 from voicebench.runner.conversation import Conversation
 from voicebench.runner.ears import hear_all
+from voicebench.runner.health import Mark
 from voicebench.runner.pacer import Pacer, shared_pacer
 from voicebench.runner.player import NANO
 from voicebench.runner.prompts import Prompts
@@ -68,6 +70,7 @@ class Call:
         self._outcome: Outcome = "failed"
         self._reason = ""
         self._record: SessionRecord | None = None
+        self._stretch: tuple[Mark, Mark] | None = None
 
     @property
     def conversation(self) -> Conversation:
@@ -132,7 +135,11 @@ class Call:
         except Exception as error:
             if self._conversation is not None:
                 self._conversation.note("close failed", f"{type(error).__name__}: {error}", self._now_ns())
-        self._record = self._make_record()
+        if self.virtual:
+            self._record = self._make_record()
+        else:  # the tracks of a long call take milliseconds, which other calls' frames do not have
+            self._record = gevent.get_hub().threadpool.apply(self._make_record)
+        self._conversation = None  # the record holds it all
         return self._record
 
     # The virtual clock.
@@ -166,10 +173,12 @@ class Call:
         self._clock.origin_ns = self._origin_ns
         for event in self.adapter.drain():
             self.event(replace(event, time=(event.time or 0.0) - early_s), 0)
+        mark = self._pacer.health.mark()
         try:
             self._ended.wait()
         finally:
             self._leave_pacer()
+            self._stretch = mark, self._pacer.health.mark()
 
     def _leave_pacer(self) -> None:
         if self._pacer is not None:
@@ -291,6 +300,7 @@ class Call:
             events=tuple(conversation.closing_notes()) if conversation else (),
             max_duration_reached=conversation.max_duration_reached if conversation else False,
             metadata=self.metadata,
+            loop=self._pacer.health.between(*self._stretch) if self._pacer and self._stretch else None,
         )
 
     def _user_track(self, sent: np.ndarray) -> Int16Array:
