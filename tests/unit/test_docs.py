@@ -1,6 +1,7 @@
 """What the documents say agrees with the code."""
 
 import re
+import shlex
 import tomllib
 from argparse import ArgumentParser
 from collections.abc import Iterable
@@ -169,7 +170,7 @@ def commands(text: str) -> Iterable[list[str]]:
     for block in re.findall(r"```\n(.*?)```", text, re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
             if line.startswith("voicebench "):
-                yield line.split()[1:]
+                yield shlex.split(line, comments=True)[1:]
 
 
 @pytest.mark.parametrize("name", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
