@@ -166,6 +166,16 @@ def test_callers_may_send_frames_of_any_length(agent: BackgroundServer, length_m
     assert 100 <= (turn["speech_end_ns"] - turn["speech_start_ns"]) / 1e6 < 600
 
 
+def test_one_long_message_is_heard_like_its_frames(agent: BackgroundServer) -> None:
+    caller = Caller(agent.url, "long")
+    caller.ws.send_binary(SPEECH * 10 + SILENCE * 10)
+    caller.wait(lambda: caller.count("audio") == 23)
+    caller.hang_up()
+    (turn,) = agent.call("long")["turns"]
+    assert turn["speech_end_ns"] - turn["speech_start_ns"] == pytest.approx(200e6, abs=1e3)
+    assert turn["endpoint_ns"] - turn["speech_end_ns"] == pytest.approx(100e6, abs=1e3)
+
+
 def test_text_is_ignored_and_pings_are_answered(agent: BackgroundServer) -> None:
     caller = Caller(agent.url, "chatty", subprotocols=["audio", "other"])
     assert caller.ws.subprotocol == "audio"

@@ -101,6 +101,13 @@ def test_a_cough_neither_stops_the_agent_nor_becomes_a_turn() -> None:
     assert said == [(720 + 20 * i, f"1/{i}") for i in range(75)]
 
 
+def test_an_interruption_that_ends_before_the_agent_does_is_answered_too() -> None:
+    # Speech from 1000 to 1100 qualifies with its last frame; the agent stops at 1250, after 150 ms of silence.
+    said = play(agent(), (SPEECH, 20), (SILENCE, 980), (SPEECH, 100), (SILENCE, 1000))
+    assert times(said, "clear") == [1260]
+    assert times(said, "2/")[0] == 1100 + 300 + 400
+
+
 def test_two_coughs_do_not_add_up() -> None:
     said = play(agent(), (SPEECH, 20), (SILENCE, 980), (SPEECH, 80), (SILENCE, 20), (SPEECH, 80), (SILENCE, 2000))
     assert times(said, "clear") == []
