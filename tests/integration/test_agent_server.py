@@ -168,6 +168,8 @@ def test_callers_may_send_frames_of_any_length(agent: BackgroundServer, length_m
 
 def test_one_long_message_is_heard_like_its_frames(agent: BackgroundServer) -> None:
     caller = Caller(agent.url, "long")
+    caller.play((SILENCE, 1))
+    caller.wait(lambda: caller.count("audio") == 3)  # the greeting
     caller.ws.send_binary(SPEECH * 10 + SILENCE * 10)
     caller.wait(lambda: caller.count("audio") == 23)
     caller.hang_up()
