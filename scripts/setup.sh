@@ -30,5 +30,5 @@ fi
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"; }
 
 echo "setup: installing requirements-dev.txt"
-pip install --quiet --require-hashes -r requirements-dev.txt
-pip install --quiet --no-deps --no-build-isolation --editable .
+pip install -qq --require-hashes -r requirements-dev.txt
+pip install -qq --no-deps --no-build-isolation --editable .

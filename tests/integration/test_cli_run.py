@@ -229,3 +229,11 @@ def test_an_interrupted_run_still_reports(scenario: Path, tmp_path: Path, number
     report = read(tmp_path / "out/report.json")
     assert [session["outcome"] for session in report["sessions"]][:1] == ["completed"]
     assert report["run"]["started"] == report["run"]["recorded"] <= 2
+
+
+def test_the_command_itself_imports_nothing_heavy() -> None:
+    code = "import sys, voicebench.cli; voicebench.cli.build_parser(); print(*sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert not {"locust", "gevent", "numpy", "pydantic", "yaml", "jinja2", "ssl"} & set(done.stdout.split())
