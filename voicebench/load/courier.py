@@ -57,6 +57,11 @@ class Courier:
         """Whether the master has acknowledged everything."""
         return not (self._announcing or self._waiting or self._packed or self._unacknowledged)
 
+    @property
+    def in_hand(self) -> int:
+        """Results and chunks that the master has not acknowledged."""
+        return len(self._waiting) + len(self._packed) + len(self._unacknowledged)
+
     def started(self, call_id: str, scenario: str, started_at: float) -> None:
         """A call begins at Unix time ``started_at``."""
         self._started += 1

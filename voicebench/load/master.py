@@ -20,6 +20,7 @@ from voicebench.load.ledger import Closed, Ledger
 from voicebench.load.live import LiveTable
 from voicebench.load.messages import ACK, DRAIN, SETTLED, Chunk, Drained, Started, unpack
 from voicebench.load.options import LoadOptions
+from voicebench.load.patience import wait_until
 from voicebench.load.spool import spool_directory
 from voicebench.metrics.results import RunInfo, SessionResult
 from voicebench.metrics.serialise import from_dict
@@ -30,10 +31,8 @@ from voicebench.report.write import write_reports
 
 logger = logging.getLogger(__name__)
 
-#: What the workers get beyond the grace: to measure their last calls and to deliver.
-PATIENCE_S = 25.0
-#: How often the barrier looks; also how late a lost worker is noticed.
-POLL_S = 0.1
+#: Beyond the grace: how long to wait for workers that deliver nothing more.
+PATIENCE_S = 20.0
 
 
 class MasterSide:
@@ -138,7 +137,7 @@ class _Open:
 
     def drain(self) -> None:
         if self.draining:
-            self._drained.wait(self._options.drain_s + 2 * PATIENCE_S)
+            self._drained.wait()
             return
         self.draining = True
         grace_s = self._options.drain_s
@@ -147,15 +146,13 @@ class _Open:
             how = f"they have {grace_s:g} s to end; Ctrl-C again cuts them off now" if grace_s else "they are cut off"
             logger.info("voicebench: the run ends with %d calls going on: %s", still_open, how)
         self._send(DRAIN, {"run": self.info.id, "grace_s": grace_s})
-        deadline = time.monotonic() + grace_s + PATIENCE_S
-        while (self._awaited() or self._unread) and time.monotonic() < deadline:
-            gevent.sleep(POLL_S)
+        wait_until(lambda: not (self._awaited() or self._unread), PATIENCE_S, self._progress, first_s=grace_s)
         self.info = replace(self.info, duration_s=round(time.monotonic() - self._began, 3))
         late = {self._names.get(node) for node in self._awaited()}
         for worker in self.ledger.workers:
             if not self.ledger.is_settled(worker):
                 self._recover(worker)
-                self.ledger.gone(worker, _why(worker in late, grace_s + PATIENCE_S))
+                self.ledger.gone(worker, _why(worker in late))
         self._drained.set()
 
     def hurry(self) -> None:
@@ -205,6 +202,9 @@ class _Open:
         if new:
             self.ledger.note(f"worker {worker}: {len(new)} results were recovered from its spool")
 
+    def _progress(self) -> tuple[int, int]:
+        return self.ledger.recorded, len(self._names)
+
     def _awaited(self) -> list[str]:
         """The live workers of which something is still to come."""
         return [node for node in self._live_nodes() if not self.ledger.is_settled(self._names.get(node, ""))]
@@ -244,7 +244,7 @@ def _decode(blob: bytes) -> list[SessionResult]:
     return [from_dict(line) for line in unpack(blob)]
 
 
-def _why(late: bool, waited_s: float) -> str:
+def _why(late: bool) -> str:
     if late:
-        return f"did not hand over everything within {waited_s:.0f} s of the end of the run"
+        return f"did not hand over everything: nothing came for {PATIENCE_S:.0f} s after the end of the run"
     return "vanished before the end of the run"

@@ -1,5 +1,7 @@
 """The side that plays calls: a Locust worker, or the whole of a run without workers."""
 
+import io
+import logging
 import socket
 import time
 from collections.abc import Callable
@@ -7,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import gevent
+import gevent.util
 from gevent.event import Event
 from gevent.pool import Group
+from gevent.threadpool import ThreadPool
 from locust.env import Environment
 from locust.exception import StopUser
 
@@ -17,6 +21,7 @@ from voicebench.load.courier import ANNOUNCE_EVERY_S, Courier, Send
 from voicebench.load.messages import DRAINED, Drained
 from voicebench.load.mix import Mix
 from voicebench.load.options import LoadOptions
+from voicebench.load.patience import wait_until
 from voicebench.load.requests import requests_of
 from voicebench.load.results import measured
 from voicebench.load.spool import Spool, spool_directory
@@ -27,9 +32,11 @@ from voicebench.runner.record import SessionRecord
 from voicebench.runner.session import Call
 from voicebench.scenario import Scenario
 
-#: How long results may take to be measured, and then to be acknowledged, once the last call has ended.
-MEASURE_S = 30.0
+#: Once the last call has ended: how long to wait without any progress until all are measured, and acknowledged.
+MEASURE_S = 15.0
 DELIVER_S = 10.0
+
+logger = logging.getLogger(__name__)
 
 RUN_ENDED = "run ended: the load run was stopped"
 
@@ -59,6 +66,8 @@ class WorkerSide:
         self._environment = environment
         self._send = send
         self._run: _Run | None = None
+        # One thread: the loop, which keeps time for all calls, has to win the interpreter's lock against it alone.
+        self._analyst = ThreadPool(1)
 
     def begin(self, info: RunInfo, options: LoadOptions, directory: Path, worker: str, number: int) -> None:
         """A run begins. Renders the prompts, so that spawning users is cheap. Raises AudioFileError."""
@@ -107,14 +116,17 @@ class WorkerSide:
         if run is None:
             return
         if run.draining:
-            run.drained.wait(grace_s + MEASURE_S + DELIVER_S if wait else 0)
+            run.drained.wait(None if wait else 0)
             return
         run.draining = True
-        _wait(lambda: run.active == 0 or run.hurry, grace_s)
+        wait_until(lambda: run.active == 0 or run.hurry, grace_s)
         self._kill_users()
-        run.finishing.join(timeout=MEASURE_S)
+        if not wait_until(lambda: not run.finishing, MEASURE_S, lambda: run.courier.recorded_count):
+            stacks = io.StringIO()
+            gevent.util.print_run_info(file=stacks)
+            logger.error("voicebench: %d calls not measured in time:\n%s", len(run.finishing), stacks.getvalue())
         if wait:
-            _wait(lambda: _is_delivered(run.courier), DELIVER_S)
+            wait_until(lambda: _is_delivered(run.courier), DELIVER_S, lambda: run.courier.in_hand)
         run.courier.abandon()
         run.courier.drained()
         run.drained.set()
@@ -171,9 +183,9 @@ class WorkerSide:
     def _record(self, run: _Run, make_record: Callable[[], SessionRecord]) -> SessionResult:
         try:
             record = make_record()
-            pool = gevent.get_hub().threadpool
-            result: SessionResult = pool.apply(measured, (record, run.worker, run.options.record, run.directory))
-            run.courier.recorded(pool.apply(to_dict, (result,)))
+            arguments = (record, run.worker, run.options.record, run.directory)
+            result: SessionResult = self._analyst.apply(measured, arguments)
+            run.courier.recorded(self._analyst.apply(to_dict, (result,)))
         finally:
             run.active -= 1
         for request in requests_of(result):
@@ -189,13 +201,14 @@ class WorkerSide:
         return result
 
     def _kill_users(self) -> None:
-        """Kill the user greenlets and wait for them; each records its call."""
+        """Kill the user greenlets; each sees to it that its call is recorded."""
         runner = self._environment.runner
         if runner is None:
             return
         current = gevent.getcurrent()
         users = [user for user in list(runner.user_greenlets) if user is not current]
-        gevent.killall(users, timeout=MEASURE_S)
+        gevent.killall(users, block=False)
+        gevent.sleep(0)  # now each has handed over its call
 
 
 def worker_name(environment: Environment) -> str:
@@ -218,13 +231,3 @@ def _tick(courier: Courier) -> None:
 def _is_delivered(courier: Courier) -> bool:
     courier.flush()
     return courier.is_idle
-
-
-def _wait(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Wait until the condition holds; False if it did not within the time."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() >= deadline:
-            return False
-        gevent.sleep(0.05)
-    return True
