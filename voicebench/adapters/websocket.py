@@ -14,19 +14,16 @@ websocket-client opens the connection (handshake, TLS, proxies); from then on th
 at each tick of the pacer, with the kernel's receive timestamps where the socket has them.
 """
 
-import contextlib
 import json
 import os
 import socket
 import ssl
-import time
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import gevent
 import websocket
-from gevent.socket import wait_read
 
 from voicebench.adapters.base import (
     AdapterError,
@@ -36,9 +33,8 @@ from voicebench.adapters.base import (
     AgentOther,
     AgentTranscript,
     Sink,
-    SocketAdapter,
 )
-from voicebench.clock.kernel import ANCILLARY_BYTES, KernelClock, shared_kernel_clock
+from voicebench.adapters.stream import StreamAdapter, checked_rate
 from voicebench.version import __version__
 from voicebench.wire.rfc6455 import (
     Binary,
@@ -55,18 +51,14 @@ from voicebench.wire.rfc6455 import (
     whole_binary,
 )
 
-READ_BYTES = 16 * 1024  # bounds the work that one call can cause in one turn of the loop
-BACKLOG_BYTES = 256 * 1024  # caller's audio that a slow agent may leave unread, beyond the kernel's buffers
-
-_buffer = bytearray(READ_BYTES)  # shared by all calls: what is read is consumed before the next read
-_view = memoryview(_buffer)
 _mask = os.urandom(4)  # one mask a process: frames are encoded once and shared by all callers
 
 
-class WebSocketAdapter(SocketAdapter):
+class WebSocketAdapter(StreamAdapter):
     """One call over one websocket."""
 
     name: ClassVar[str] = "websocket"
+    gone: ClassVar[str] = "agent hung up: the connection ended without a close frame"
 
     def __init__(
         self,
@@ -87,29 +79,17 @@ class WebSocketAdapter(SocketAdapter):
         self.headers = {str(key): str(value) for key, value in (headers or {}).items()}
         self.subprotocols = list(subprotocols or [])
         self.connect_timeout_s = float(connect_timeout_s)
-        self.close_timeout_s = 1.0
-        self._agent_sample_rate = _checked_rate(agent_sample_rate)
+        self._agent_sample_rate = checked_rate(self.name, agent_sample_rate)
         self._tls_ca, self._tls_verify = tls_ca, tls_verify
         self._parser = Parser(expect_masked=False, max_message_bytes=int(max_message_bytes))
-        self._socket: Any = None
-        self._clock: KernelClock | None = None
-        self._backlog = bytearray()
-        self._ended = False
 
     @property
     def agent_sample_rate(self) -> int:
         return self._agent_sample_rate or self.session.sample_rate
 
     @property
-    def has_kernel_timestamps(self) -> bool:
-        return self._clock is not None
-
-    @property
     def wire_key(self) -> str:
         return "websocket"
-
-    def fileno(self) -> int:
-        return int(self._socket.fileno())
 
     def connect(self) -> None:
         """Handshake within ``connect_timeout_s``. Raises AdapterError; its text before ``:`` is the kind."""
@@ -138,91 +118,36 @@ class WebSocketAdapter(SocketAdapter):
             raise AdapterError(_why(error, self.connect_timeout_s)) from None
         finally:
             timeout.close()
-        self._adopt(connection)
-
-    def _adopt(self, connection: Any) -> None:
-        """Take over the connected socket."""
-        sock = connection.sock
-        sock.settimeout(0)
-        # gevent wraps plain sockets; what it wraps never waits, which is what the pacer wants.
-        self._socket = sock if isinstance(sock, ssl.SSLSocket) else getattr(sock, "_sock", sock)
-        self._keep = connection  # owns the socket: it must live as long as we read from it
-        if not isinstance(sock, ssl.SSLSocket):
-            clock = shared_kernel_clock()
-            self._clock = clock if clock.enable(self._socket) else None
+        self.adopt(connection.sock, connection.shutdown)
 
     def encode_audio(self, pcm: bytes) -> bytes:
         return encode_frame(Opcode.BINARY, pcm, mask=_mask)
 
-    def send_audio(self, pcm: bytes) -> None:
-        self.send_encoded(self.encode_audio(pcm))
-
-    def send_encoded(self, wire: bytes) -> None:
-        """Send without waiting. What the kernel does not take is kept, up to a bound. Raises AdapterError."""
-        if self._socket is None or self._ended:
-            return
-        if self._backlog:
-            self._backlog += wire
-            wire = bytes(self._backlog)
-        try:
-            sent = self._socket.send(wire)
-        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
-            sent = 0
-        except OSError as error:
-            raise AdapterError(f"connection lost: {error.strerror or error}") from None
-        if sent == len(wire):
-            if self._backlog:
-                self._backlog = bytearray()
-            return
-        self._backlog = bytearray(wire[sent:])
-        if len(self._backlog) > BACKLOG_BYTES:
-            raise AdapterError(f"back-pressure: the agent left over {BACKLOG_BYTES >> 10} KiB unread")
-
-    def read(self, sink: Sink) -> bool:
-        if self._ended:
-            return False
-        try:
-            if self._clock is not None:
-                n, ancillary, _, _ = self._socket.recvmsg_into([_buffer], ANCILLARY_BYTES)
-                arrived_ns = self._clock.arrival_ns(ancillary, time.monotonic_ns())
-            else:
-                n = self._socket.recv_into(_buffer)
-                arrived_ns = time.monotonic_ns()
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return True
-        except OSError as error:
-            lost = AgentHangup(f"connection lost: {error.strerror or error}")
-            return self._end(sink, lost, time.monotonic_ns())
-        if n == 0:
-            gone = AgentHangup("agent hung up: the connection ended without a close frame")
-            return self._end(sink, gone, arrived_ns)
+    def take(self, sink: Sink, data: memoryview, arrived_ns: int) -> bool:
+        """One whole audio message is the common case; anything else goes through the parser."""
         if self._parser.idle:
-            start = whole_binary(_buffer, n)
+            start = whole_binary(data, len(data))
             if start:
-                return self._audio(sink, _view[start:n], arrived_ns)
-        return self._feed(sink, n, arrived_ns)
-
-    def _feed(self, sink: Sink, n: int, arrived_ns: int) -> bool:
-        """Parse what is no single whole audio message."""
+                return self.binary(sink, data[start:], arrived_ns)
         violation = None
         try:
-            messages = self._parser.feed(_view[:n])
+            messages = self._parser.feed(data)
         except ProtocolError as error:
             messages, violation = error.messages, error
         for message in messages:
             if not self._handle(sink, message, arrived_ns):
                 return False
         if violation is not None:
-            self._send_close(violation.code)
-            return self._end(sink, AgentHangup(f"protocol error: {violation.reason}"), arrived_ns)
+            self.send_last(encode_close(violation.code, "", mask=_mask))
+            return self.end(sink, AgentHangup(f"protocol error: {violation.reason}"), arrived_ns)
         return True
 
     def _handle(self, sink: Sink, message: Message, arrived_ns: int) -> bool:
         if isinstance(message, Binary):
-            return self._audio(sink, message.payload, arrived_ns)
+            return self.binary(sink, message.payload, arrived_ns)
         if isinstance(message, Text):
-            sink.event(parse_text(message.payload), arrived_ns)
-        elif isinstance(message, Ping):
+            return self.text(sink, message.payload, arrived_ns)
+        if isinstance(message, Ping):
             self.send_encoded(encode_frame(Opcode.PONG, message.payload, mask=_mask))
         elif isinstance(message, Close):
             return self._hung_up(sink, message, arrived_ns)
@@ -230,52 +155,24 @@ class WebSocketAdapter(SocketAdapter):
 
     def _hung_up(self, sink: Sink, close: Close, arrived_ns: int) -> bool:
         clean = close.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY, CloseCode.NO_STATUS)
-        self._send_close(CloseCode.NORMAL if close.code == CloseCode.NO_STATUS else close.code)
+        code = CloseCode.NORMAL if close.code == CloseCode.NO_STATUS else close.code
+        self.send_last(encode_close(code, mask=_mask))
         said = f" ({close.reason})" if close.reason else ""
-        return self._end(
+        return self.end(
             sink, AgentHangup(f"agent hung up: close code {close.code}{said}", error=not clean), arrived_ns
         )
 
-    def _audio(self, sink: Sink, pcm: bytes | memoryview, arrived_ns: int) -> bool:
-        if len(pcm) & 1:
-            self._send_close(1003)
-            odd = AgentHangup(f"odd audio: {len(pcm)} bytes are no whole number of 16-bit samples")
-            return self._end(sink, odd, arrived_ns)
-        sink.audio(pcm, arrived_ns)
+    def binary(self, sink: Sink, payload: bytes | memoryview, arrived_ns: int) -> bool:
+        """One binary message: audio. Other protocols override this and ``text``."""
+        return self.take_audio(sink, payload, arrived_ns)
+
+    def text(self, sink: Sink, payload: str, arrived_ns: int) -> bool:
+        """One text message."""
+        sink.event(parse_text(payload), arrived_ns)
         return True
 
-    def _end(self, sink: Sink, hangup: AgentHangup, arrived_ns: int) -> Literal[False]:
-        self._ended = True
-        sink.event(hangup, arrived_ns)
-        return False
-
-    def _send_close(self, code: int) -> None:
-        if not self._backlog:  # else there is half a frame on the wire, and nobody who reads
-            with contextlib.suppress(AdapterError):
-                self.send_encoded(encode_close(code, "", mask=_mask))
-
-    def close(self) -> None:
-        """Say goodbye, wait a moment for the answer, and let the socket go."""
-        if self._socket is None:
-            return
-        try:
-            if not self._ended:
-                self._send_close(1000)
-                self._await_close()
-        finally:
-            self._socket = None
-            self._keep.shutdown()
-
-    def _await_close(self) -> None:
-        deadline = time.monotonic() + self.close_timeout_s
-        ears = _Deaf()
-        while not self._ended and (left := deadline - time.monotonic()) > 0:
-            if not self.read(ears):
-                return
-            try:
-                wait_read(self._socket.fileno(), left)
-            except OSError:  # its timeout is one
-                return
+    def say_goodbye(self) -> None:
+        self.send_last(encode_close(CloseCode.NORMAL, "", mask=_mask))
 
     def _tls_options(self) -> dict[str, Any]:
         if not self._tls_verify:
@@ -294,16 +191,6 @@ class WebSocketAdapter(SocketAdapter):
         if self.subprotocols:
             about["subprotocols"] = self.subprotocols
         return about
-
-
-class _Deaf:
-    """Takes what still comes while a call is being closed."""
-
-    def audio(self, pcm: bytes | bytearray | memoryview, arrived_ns: int) -> None:
-        pass
-
-    def event(self, event: AgentEvent, arrived_ns: int) -> None:
-        pass
 
 
 def parse_text(text: str) -> AgentEvent:
@@ -336,14 +223,6 @@ def _checked_url(url: Any) -> str:
     if not good:
         raise AdapterError("websocket: option url: must look like ws://host:port/path or wss://...")
     return str(url)
-
-
-def _checked_rate(rate: Any) -> int | None:
-    if rate is None:
-        return None
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or rate != int(rate) or not 4000 <= rate <= 192000:
-        raise AdapterError(f"websocket: option agent_sample_rate: must be a rate in Hz, not {rate!r}")
-    return int(rate)
 
 
 def _why(error: Exception, timeout_s: float) -> str:
