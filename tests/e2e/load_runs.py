@@ -124,7 +124,12 @@ class Locust:
     def wait_for_sessions(self, count: int = 1, out: Path | None = None) -> None:
         """Wait until that many calls have arrived at the master."""
         file = (out or self.out) / "sessions.jsonl"
-        wait_for(lambda: file.exists() and file.read_bytes().count(b"\n") >= count, f"{count} calls in {file}", 30)
+
+        def arrived() -> bool:
+            assert self.process.poll() is None, f"locust ended early:\n{self.log}"
+            return file.exists() and file.read_bytes().count(b"\n") >= count
+
+        wait_for(arrived, f"{count} calls in {file}", 30)
 
 
 def load_arguments(directory: Path, scenario: Path, url: str, *more: str) -> list[str]:
