@@ -35,9 +35,16 @@ def test_a_square_wave_of_half_scale_has_minus_6_db_from_end_to_end() -> None:
     assert edges_ms(loudness) == (0, 20)
 
 
-def test_the_edges_are_those_of_the_millisecond() -> None:
-    (loudness,) = measure(square(160, 16384, lead=48, trail=112))  # 3 ms of silence, 10 ms of sound, 7 ms of silence
-    assert edges_ms(loudness) == (3, 13)
+def test_the_edges_are_those_of_the_samples() -> None:
+    (loudness,) = measure(square(160, 16384, lead=53, trail=107))  # 10 ms of sound from the 53rd sample on
+    assert edges_ms(loudness) == (53 / 16, 213 / 16)
+
+
+def test_a_sample_alone_is_no_edge_unless_its_millisecond_is_loud() -> None:
+    frame = np.frombuffer(square(160, 16384, lead=64, trail=96), "<i2").copy()
+    frame[[10, 300]] = 260  # -42 dB, but -54 over its millisecond
+    (loudness,) = measure(frame.tobytes())
+    assert edges_ms(loudness) == (4, 14)
 
 
 def test_silence_is_at_the_floor_and_has_no_edges() -> None:

@@ -24,6 +24,13 @@ def test_the_same_seed_and_turn_sound_the_same_and_others_do_not() -> None:
     assert first(2, 200) == first(2 + VOICES, 200)
 
 
+def test_a_tone_is_at_its_full_level_from_end_to_end() -> None:
+    frames = FramedVoice(ReferenceOptions.parse({"voice": "tone", "level_db": -26.0}), 16000)(1, 1000)
+    samples = np.frombuffer(b"".join(frames), dtype="<i2") / 32768
+    for millisecond in (samples[:16], samples[-16:]):
+        assert 10 * np.log10(np.mean(millisecond**2)) == pytest.approx(-26, abs=0.1)
+
+
 def test_even_an_empty_reply_is_one_frame() -> None:
     assert FramedVoice(ReferenceOptions(), 16000)(1, 0) == (bytes(640),)
 

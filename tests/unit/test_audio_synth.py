@@ -16,6 +16,12 @@ SIGNALS: dict[str, Callable[[float], Int16Array]] = {
 }
 
 
+def test_a_tone_may_have_sharp_edges() -> None:
+    audio = synth.tone(100, 16000, 4000, -20.0, fade_ms=0)
+    assert audio[:5].tolist() == [0, 4634, 0, -4634, 0]  # the square root of 2 times a tenth of full scale
+    assert rms_db(audio) == pytest.approx(-20.0, abs=0.01)
+
+
 @pytest.mark.parametrize("name", SIGNALS)
 @pytest.mark.parametrize("level_db", [-70.0, -45.0, -20.0, -6.0, -3.0])
 def test_the_rms_is_the_level_asked_for(name: str, level_db: float) -> None:

@@ -7,8 +7,9 @@ masked, and are unmasked in the same stroke.
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from voicebench.audio.pcm import FLOOR_DB, FULL_SCALE, energy_threshold
+from voicebench.audio.pcm import FLOOR_DB, FULL_SCALE, FloatArray, energy_threshold
 
 Caller = TypeVar("Caller")
 
@@ -17,7 +18,11 @@ _BLOCK_MS = 1
 
 
 class Loudness(NamedTuple):
-    """One frame. ``first_s`` and ``last_s`` bound what reaches the threshold, to a millisecond, from its start."""
+    """One frame. ``first_s`` and ``last_s`` bound what reaches the threshold, from the frame's start.
+
+    They are the edges of samples: of the first one at the threshold's amplitude in the first millisecond at the
+    threshold's level, and of the last one in the last such millisecond.
+    """
 
     level_db: float
     first_s: float
@@ -79,7 +84,17 @@ class Hearing:
         full = samples.shape[1] * FULL_SCALE**2
         levels = np.maximum(10 * np.log10(np.maximum(energies, 1e-9) / full), FLOOR_DB)
         active = blocks >= energy_threshold(self._threshold_db, self._block)
-        block_s = self._block / self.sample_rate
-        firsts = active.argmax(axis=1) * block_s
-        lasts = (active.shape[1] - active[:, ::-1].argmax(axis=1)) * block_s * active.any(axis=1)
+        firsts, lasts = self._edges(squares, active)
         return list(map(Loudness, levels.tolist(), firsts.tolist(), lasts.tolist()))
+
+    def _edges(self, squares: npt.NDArray[np.int32], active: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+        """``first_s`` and ``last_s`` of each frame, from its samples' squares and its active milliseconds."""
+        firsts, lasts = np.zeros(len(squares)), np.zeros(len(squares))
+        rows = np.flatnonzero(active.any(axis=1))
+        if not len(rows):
+            return firsts, lasts
+        loud = squares[rows] >= energy_threshold(self._threshold_db, 1)
+        loud &= np.repeat(active[rows], self._block, axis=1)[:, : loud.shape[1]]
+        firsts[rows] = loud.argmax(axis=1) / self.sample_rate
+        lasts[rows] = (loud.shape[1] - loud[:, ::-1].argmax(axis=1)) / self.sample_rate
+        return firsts, lasts

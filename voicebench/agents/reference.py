@@ -18,7 +18,7 @@ frame goes out with this one) or exactly at :meth:`ReferenceAgent.next_due` (a r
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -44,6 +44,10 @@ class ReferenceOptions(BaseModel):
     response_ms: _Milliseconds = Field(1500.0, description="Length of a reply.")
     greeting_ms: _Milliseconds = Field(0.0, description="Length of a greeting at the call's first frame; 0 for none.")
     level_db: _Decibels = Field(-20.0, description="Level of the agent's voice.")
+    voice: Literal["speech", "tone"] = Field(
+        "speech",
+        description="speech: like speech, faded in and out. tone: a sine whose first and last sample are edges.",
+    )
     threshold_db: _Decibels = Field(-45.0, description="A caller's frame at or above this level is speech.")
     interruptible: bool = Field(True, description="Whether the agent stops for a caller who cuts in.")
     barge_in_min_ms: _Milliseconds = Field(

@@ -8,13 +8,13 @@ with those of a caller on the same machine.
     opened_ns, closed_ns, reason
     greeting            a reply as below, or null
     turns[]             one per turn of the caller that the agent heard to its end:
-      speech_start_ns, speech_end_ns   first and last millisecond at or above the threshold
+      speech_start_ns, speech_end_ns   first and last sample at or above the threshold (see ``Loudness``)
       endpoint_ns       when the silence behind it was long enough
       reply_due_ns      when the first frame of the reply was due
       reply_start_ns    when it was sent; null if there was no reply
       reply_end_ns      when the last frame's audio ends: its sending and its length
       frames_sent       frames of the reply
-      barge_in_start_ns first millisecond of the speech that cut in, or null
+      barge_in_start_ns first such sample of the speech that cut in, or null
       cut, stop_ns      whether and when the agent stopped for it
     late_ms             sent minus due over all frames and clears of the call: p50, p99, max; null without any
     texts               text messages from the caller; start_keys: the keys of the first, if it was a JSON object

@@ -6,9 +6,11 @@ from functools import cache
 import numpy as np
 
 from voicebench.agents.reference import ReferenceOptions
-from voicebench.audio.synth import speech
+from voicebench.audio.pcm import Int16Array
+from voicebench.audio.synth import speech, tone
 
 PITCH_HZ = 210.0  #: above the callers' 140 Hz, so that a listener tells the two sides apart
+TONE_HZ = 1000.0  #: of the voice ``tone``
 VOICES = 16  #: replies sound different up to this many turns, then they repeat: nothing is synthesised in mid-call
 
 
@@ -43,11 +45,14 @@ class FramedVoice:
             self(turn, self._options.response_ms)
 
     def _make(self, turn: int, duration_ms: float) -> tuple[bytes, ...]:
-        options = self._options
-        samples = speech(
-            duration_ms, self._sample_rate, options.level_db, pitch_hz=PITCH_HZ, seed=options.seed + turn
-        ).astype("<i2")
+        samples = self._sound(turn, duration_ms)
         count = max(1, -(-len(samples) // self._frame_samples))
         padded = np.zeros(count * self._frame_samples, dtype="<i2")
         padded[: len(samples)] = samples
         return tuple(self._encode(frame.tobytes()) for frame in padded.reshape(count, self._frame_samples))
+
+    def _sound(self, turn: int, duration_ms: float) -> Int16Array:
+        options = self._options
+        if options.voice == "tone":
+            return tone(duration_ms, self._sample_rate, TONE_HZ, options.level_db, fade_ms=0.0)
+        return speech(duration_ms, self._sample_rate, options.level_db, pitch_hz=PITCH_HZ, seed=options.seed + turn)

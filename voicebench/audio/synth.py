@@ -1,4 +1,5 @@
-"""Synthetic signals (VB21): deterministic by their seed, exact in level, faded in and out over 5 ms.
+"""Synthetic signals (VB21): deterministic by their seed, exact in level, faded in and out over 5 ms unless said
+otherwise.
 
 The RMS level of every signal, fades included, is ``level_db``. Only where full scale leaves no other way are
 peaks clipped.
@@ -24,10 +25,17 @@ def silence(duration_ms: float, sample_rate: int) -> Int16Array:
     return np.zeros(ms_to_samples(duration_ms, sample_rate), dtype=np.int16)
 
 
-def tone(duration_ms: float, sample_rate: int, freq_hz: float = 440.0, level_db: float = -20.0) -> Int16Array:
+def tone(
+    duration_ms: float,
+    sample_rate: int,
+    freq_hz: float = 440.0,
+    level_db: float = -20.0,
+    *,
+    fade_ms: float = FADE_MS,
+) -> Int16Array:
     """A sine."""
     time_s = np.arange(ms_to_samples(duration_ms, sample_rate)) / sample_rate
-    return _finish(np.sin(2 * np.pi * freq_hz * time_s), sample_rate, level_db)
+    return _finish(np.sin(2 * np.pi * freq_hz * time_s), sample_rate, level_db, fade_ms)
 
 
 def noise(duration_ms: float, sample_rate: int, level_db: float = -30.0, seed: int = 0) -> Int16Array:
@@ -69,9 +77,9 @@ def _glottal_period(pitch_hz: float, sample_rate: int, random: np.random.Generat
     return np.asarray(np.fft.irfft(spectrum, size) * size, dtype=np.float64)
 
 
-def _finish(signal: FloatArray, sample_rate: int, level_db: float) -> Int16Array:
+def _finish(signal: FloatArray, sample_rate: int, level_db: float, fade_ms: float = FADE_MS) -> Int16Array:
     """Fade in and out, then bring the RMS to ``level_db``."""
-    fade = min(ms_to_samples(FADE_MS, sample_rate), len(signal) // 2)
+    fade = min(ms_to_samples(fade_ms, sample_rate), len(signal) // 2)
     if fade:
         ramp = np.arange(1, fade + 1) / (fade + 1)
         signal = signal.copy()
