@@ -10,6 +10,27 @@ Conventions
   with the last active frame. So neither confirmation delays what is reported.
 - Levels are never taken: a frame's energy, a whole number, is compared with the threshold's. Hence the streaming
   and the whole-track detector agree exactly, however the audio is cut into pieces.
+
+Finer than the frame
+--------------------
+``refine: sample`` takes the boundaries that the frames gave to the sample; it neither makes nor drops a segment, and
+``StreamingVad`` knows nothing of it: what is decided live rests on frames.
+
+- *Power* is a sample's square, and counts up to ``CAP`` times the threshold's.
+- The *onset* is the first sample from which the level holds: the mean power of every stretch that begins with it is
+  at or above the opening threshold, that of every stretch that ends before it is below.
+- The *offset* is the same in the mirror, with the closing threshold: every stretch that ends with the last sample of
+  the segment is at or above it, every stretch that begins behind it is below.
+- Stretches are taken from the boundary's own frame and its neighbours, those inside no farther than the segment
+  goes. So a boundary leaves its frame by at most one frame.
+- What lasts to the end of the track has no offset, and keeps the frame's end. So does a segment of few frames, and
+  its start too, if nothing would be left of it.
+
+Why stretches: there always is exactly one such sample (the lowest point of the running sum of power minus
+threshold), with no window to choose, whose length would blur the edge, or whose level would drop at every zero
+crossing of a low tone. A soft onset starts where it rises through the threshold, noise below the threshold has
+no say, and a wave that is cut off ends at the cut. A constant offset counts as level, as it does in frames. Why the
+cap: a click of d ms speaks for less than (CAP - 1) d ms of silence between it and the speech, however loud it is.
 """
 
 import math
@@ -22,6 +43,12 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from voicebench.audio.pcm import Int16Array, energy_threshold, frame_energy, ms_to_samples, to_int16
+
+IntArray = npt.NDArray[np.int64]
+Refinement = Literal["frame", "sample"]
+
+#: How many times the threshold a sample's power may count when boundaries are refined: 6 dB above it.
+CAP = 4.0
 
 
 class VadConfig(BaseModel):
@@ -38,6 +65,10 @@ class VadConfig(BaseModel):
     frame_ms: float = Field(10.0, gt=0, description="Length of one analysis frame.")
     min_speech_ms: float = Field(50.0, ge=0, description="A segment opens after this much active audio.")
     min_silence_ms: float = Field(250.0, ge=0, description="A segment closes after this much inactive audio.")
+    refine: Refinement = Field(
+        "frame",
+        description="frame: boundaries are those of frames. sample: they are taken to the sample, after a call.",
+    )
 
 
 @dataclass(frozen=True)
@@ -92,7 +123,7 @@ class _Rules:
 
 
 class StreamingVad:
-    """The detector for audio that arrives in pieces.
+    """The detector for audio that arrives in pieces. Its boundaries are those of frames.
 
     Feed one instance either with ``push`` or with ``push_energies``, and call ``flush`` at the end.
     """
@@ -167,20 +198,47 @@ class StreamingVad:
 
 
 def detect(track: Int16Array, sample_rate: int, config: VadConfig | None = None) -> list[Segment]:
-    """All speech in a whole track; exactly what StreamingVad finds in it."""
-    rules = _Rules.of(config or VadConfig(), sample_rate)
+    """All speech in a whole track; exactly what StreamingVad finds in it, unless ``config.refine`` is sample."""
+    config = config or VadConfig()
+    rules = _Rules.of(config, sample_rate)
     whole = len(track) // rules.frame * rules.frame
     energy = frame_energy(track[:whole].reshape(-1, rules.frame))
     starts, ends = _boundaries(energy, rules)
+    bounds = starts * rules.frame, ends * rules.frame
+    if config.refine == "sample":
+        bounds = _refined(track, *bounds, rules)
     return [
-        Segment(start * rules.frame / sample_rate, end * rules.frame / sample_rate)
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        Segment(start / sample_rate, end / sample_rate)
+        for start, end in zip(bounds[0].tolist(), bounds[1].tolist(), strict=True)
     ]
 
 
-def _boundaries(
-    energy: npt.NDArray[np.float64], rules: _Rules
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _refined(track: Int16Array, starts: IntArray, ends: IntArray, rules: _Rules) -> tuple[IntArray, IntArray]:
+    """The boundaries of segments, given and returned in samples, taken from the frame to the sample."""
+    frame, length = rules.frame, len(track)
+    low, high = np.maximum(starts - frame, 0), np.minimum(starts + 2 * frame, ends)
+    onsets = _holds_from(track, low, high, rules.opening / frame)
+    low, high = np.maximum(ends - 2 * frame, starts), np.minimum(ends + frame, length)
+    offsets = length - _holds_from(track[::-1], length - high, length - low, rules.closing / frame)
+    offsets = np.where(ends + frame > length, ends, offsets)
+    onsets[1:] = np.maximum(onsets[1:], offsets[:-1])  # one short noise between two segments may be near to both
+    kept = onsets < offsets
+    return np.where(kept, onsets, starts), np.where(kept, offsets, ends)
+
+
+def _holds_from(track: Int16Array, low: IntArray, high: IntArray, threshold: float) -> IntArray:
+    """In each stretch from ``low`` to before ``high``, the first sample from which the level holds; else ``high``."""
+    at = low[:, None] + np.arange(np.max(high - low, initial=0))
+    power = np.square(track[np.minimum(at, len(track) - 1)].astype(np.float64))
+    gain = np.minimum(power, CAP * threshold) - threshold
+    gain[at >= high[:, None]] = 0.0  # no lower than at the stretch's end, so never its first lowest point
+    balance = np.zeros((len(low), at.shape[1] + 1))
+    np.cumsum(gain, axis=1, out=balance[:, 1:])
+    lowest: IntArray = balance.argmin(axis=1)
+    return np.asarray(low + lowest)
+
+
+def _boundaries(energy: npt.NDArray[np.float64], rules: _Rules) -> tuple[IntArray, IntArray]:
     """First frames of the segments, and the frames after their last ones.
 
     A run of frames that is long enough to open a segment does so unless one is open already, and likewise for
@@ -201,7 +259,7 @@ def _boundaries(
     return starts, ends
 
 
-def _long_runs(wanted: npt.NDArray[np.bool_], least: int) -> npt.NDArray[np.int64]:
+def _long_runs(wanted: npt.NDArray[np.bool_], least: int) -> IntArray:
     """The first frame of each run of True that is at least ``least`` long."""
     edges = np.flatnonzero(np.diff(wanted.astype(np.int8), prepend=0, append=0))
     starts, ends = edges[::2], edges[1::2]

@@ -86,6 +86,27 @@ def test_blocks_may_be_left_empty() -> None:
     assert scenario(adapter={"type": "mock", "options": None}).adapter.options == {}
 
 
+def test_refine_beside_the_detectors_goes_for_those_that_do_not_set_their_own() -> None:
+    def refined(**vad: object) -> tuple[str, str]:
+        made = scenario(vad=vad).vad
+        return made.user.refine, made.agent.refine
+
+    assert refined() == refined(refine="frame") == ("frame", "frame")
+    assert refined(refine="sample") == ("sample", "sample")
+    assert refined(refine="sample", user=None, agent={"threshold_db": -30}) == ("sample", "sample")
+    assert refined(refine="sample", agent={"refine": "frame"}) == ("sample", "frame")
+    assert refined(user={"refine": "sample"}) == ("sample", "frame")
+    assert refined(refine="sample", user=VadConfig(threshold_db=-30), agent=VadConfig(refine="frame")) == (
+        "sample",
+        "frame",
+    )
+
+
+def test_a_scenario_that_was_written_out_is_read_as_the_same() -> None:
+    made = scenario(vad={"refine": "sample", "agent": {"refine": "frame", "threshold_db": -30}})
+    assert parse_scenario(made.model_dump(by_alias=True, exclude={"adapter"})).vad == made.vad
+
+
 def test_the_additions_are_read() -> None:
     made = scenario(playout={"max_ms": 150}, weight=2.5, metadata={"team": "blue", "build": 7, "canary": True})
     assert made.playout == JitterBuffer(jitter_buffer_ms=60, max_ms=150)
@@ -139,7 +160,7 @@ def test_files_are_found_beside_the_scenario(tmp_path: Path) -> None:
             "name: x\ndefaults: {timeout: 5}\n" + TURNS,
             "s.yaml:2: defaults.timeout: unknown key; did you mean 'response_timeout_ms'?",
         ),
-        ("name: x\nvad: {q: 1}\n" + TURNS, "s.yaml:2: vad.q: unknown key; use one of agent, user"),
+        ("name: x\nvad: {q: 1}\n" + TURNS, "s.yaml:2: vad.q: unknown key; use one of agent, refine, user"),
         (
             "name: x\nplayout: {max: 5}\n" + TURNS,
             "s.yaml:2: playout.max: unknown key; did you mean 'max_ms'? (and 1 more: playout)",
@@ -155,6 +176,19 @@ def test_files_are_found_beside_the_scenario(tmp_path: Path) -> None:
         ("name: x\nsample_rate: fast\n" + TURNS, "s.yaml:2: sample_rate: must be a whole number, not 'fast'"),
         ("name: x\nsample_rate: true\n" + TURNS, "s.yaml:2: sample_rate: must be a whole number, not true"),
         ("name: x\ntail_ms: .inf\n" + TURNS, "s.yaml:2: tail_ms: must be a finite number, not inf"),
+        (
+            "name: x\nvad: {refine: samples}\n" + TURNS,
+            "s.yaml:2: vad.refine: 'samples' is not allowed; use one of frame, sample",
+        ),
+        (
+            "name: x\nvad: {refine: sample, agent: {refine: 1}}\n" + TURNS,
+            "s.yaml:2: vad.agent.refine: 1 is not allowed; use one of frame, sample",
+        ),
+        (
+            "name: x\nvad: {refine: sample, user: 3}\n" + TURNS,
+            "s.yaml:2: vad.user: must be a block with frame_ms, hysteresis_db, min_silence_ms, min_speech_ms, "
+            "refine, threshold_db, not 3",
+        ),
         (
             "name: x\nvad: {user: {frame_ms: long}}\n" + TURNS,
             "s.yaml:2: vad.user.frame_ms: must be a number, not 'long'",

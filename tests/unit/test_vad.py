@@ -32,6 +32,7 @@ def test_defaults_are_those_of_vb05() -> None:
         "frame_ms": 10.0,
         "min_speech_ms": 50.0,
         "min_silence_ms": 250.0,
+        "refine": "frame",
     }
 
 

@@ -1,12 +1,12 @@
 """What is to happen in a call: the models behind a scenario file (VB19-VB22)."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
 from voicebench.scenario.assertions import Assertion, parse_assertion
-from voicebench.vad import VadConfig
+from voicebench.vad import Refinement, VadConfig
 
 Anchor = Literal["session_start", "previous_turn_end", "agent_speech_start", "agent_speech_end"]
 Expectation = Literal["respond", "stop", "ignore"]
@@ -94,11 +94,29 @@ class Defaults(_Block):
     max_stop_ms: Number = Field(1000.0, ge=0, description="As in a turn.")
 
 
-class VadBlocks(_Block):
-    """Detector settings for each track (VB07)."""
+def _given(block: Any) -> Any:
+    """What a detector's block sets itself; nothing where it was left empty."""
+    return block.model_dump(exclude_unset=True) if isinstance(block, VadConfig) else _empty(block)
 
+
+class VadBlocks(_Block):
+    """Detector settings for each track (VB07). ``user`` and ``agent`` always hold what applies to them."""
+
+    refine: Refinement = Field("frame", description="For each block that does not set its own.")
     user: Annotated[VadConfig, BeforeValidator(_empty)] = Field(default_factory=VadConfig)
     agent: Annotated[VadConfig, BeforeValidator(_empty)] = Field(default_factory=VadConfig)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_refine(cls, data: Any) -> Any:
+        """Give each block the common ``refine`` if it has none of its own."""
+        if not isinstance(data, dict) or data.get("refine") not in get_args(Refinement):
+            return data
+        given = {track: _given(data.get(track)) for track in ("user", "agent")}
+        shared = {
+            track: {"refine": data["refine"], **block} for track, block in given.items() if isinstance(block, dict)
+        }
+        return {**data, **shared}
 
 
 class AdapterSpec(_Block):

@@ -102,6 +102,22 @@ def test_stop_runs_from_the_onset_to_the_end_of_what_was_playing_vb12() -> None:
     assert asked(result) == {"stop_latency_ms": "ok", "response_latency_ms": "ok", "ttfa_ms": "ok"}
 
 
+@pytest.mark.parametrize(("refine", "latency_ms", "stop_ms"), [("frame", 260.0, 380.0), ("sample", 275.0, 375.0)])
+def test_refined_boundaries_reach_every_latency(refine: str, latency_ms: float, stop_ms: float) -> None:
+    vad = {"refine": refine}
+    reply = turn([RESPOND], [(0.5, 1.5025)], [(1.7775, 2.5)], vad=vad)
+    assert (reply.response_latency_ms, reply.ttfa_ms) == (latency_ms, 267.5 if refine == "frame" else 275.0)
+    assert reply.user_offset_s == (1.51 if refine == "frame" else 1.5025)
+    stop = turn([STOP], [(1.0025, 2.0)], [(0.2, 1.3775), (2.6, 3.0)], vad=vad)
+    assert stop.stop_latency_ms == stop_ms
+
+
+@pytest.mark.parametrize("refine", ["frame", "sample"])
+def test_what_speaks_to_the_end_of_the_call_never_stopped(refine: str) -> None:
+    result = turn([STOP], [(1.0025, 2.0)], [(0.2, 5.0)], duration_s=5.0, vad={"refine": refine})
+    assert (result.stop_latency_ms, result.status["stop_latency_ms"]) == (None, "missed")
+
+
 def test_a_stop_after_the_limit_is_measured_but_fails() -> None:
     result = turn([{**STOP, "max_stop_ms": 500}], [(1.0, 2.0)], [(0.2, 1.6)])
     assert (result.stopped, result.stop_latency_ms, result.passed) == (False, 600.0, False)
