@@ -10,7 +10,6 @@ import gc
 import logging
 import os
 import select
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -205,11 +204,13 @@ class Ticker:
 
 
 _pacers: dict[tuple[int, int], Pacer] = {}
+# The original one: under gevent's patches every greenlet passes for a thread, and would get a pacer of its own.
+_thread_id: Callable[[], int] = get_original("_thread", "get_ident")
 
 
 def shared_pacer() -> Pacer:
     """The pacer of this process (of this thread, if a program runs calls in several)."""
-    key = (os.getpid(), threading.get_ident())
+    key = (os.getpid(), _thread_id())
     if key not in _pacers:
         _pacers[key] = Pacer()
     return _pacers[key]
