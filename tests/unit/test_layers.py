@@ -17,7 +17,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "agents": BOTTOM,
     "adapters": BOTTOM | {"agents"},
     "runner": BOTTOM | {"adapters"},
-    "metrics": BOTTOM | {"runner.record"},
+    "metrics": BOTTOM | {"runner.record", "runner.health"},
     "report": BOTTOM | {"metrics"},
     "load": ABOVE_CALLS | {"bench"},
     "bench": ABOVE_CALLS,

@@ -42,6 +42,7 @@ class TurnResult:
     passed: bool = False
     notes: tuple[str, ...] = ()
     status: Mapping[str, Status] = field(default_factory=dict)  #: keys: TURN_METRICS
+    cut_off: bool = False  #: void only because the run ended while the turn was open
 
     @property
     def void(self) -> bool:
@@ -77,7 +78,8 @@ class Health:
     """How well the harness itself kept time during one call.
 
     The histograms count milliseconds in log-spaced bins (see ``metrics.histogram``), so that those of many
-    calls add up.
+    calls add up. The last three belong to the process, and so to all calls that it held meanwhile; None, or empty,
+    on the virtual clock.
     """
 
     frames: int = 0
@@ -86,6 +88,9 @@ class Health:
     receive_lag_ms: Mapping[str, float | None] = field(default_factory=dict)  #: p50, p99, max
     send_lag_histogram: Mapping[str, int] = field(default_factory=dict)
     receive_lag_histogram: Mapping[str, int] = field(default_factory=dict)
+    loop_lag_ms: Mapping[str, float | None] = field(default_factory=dict)  #: p50, p99, max
+    collections: int | None = None  #: garbage collections
+    cpu_share: float | None = None  #: of one core
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,16 @@ class SessionResult:
 
 
 @dataclass(frozen=True)
+class ProcessHealth:
+    """How one process fared over a whole run, while calls were going on in it."""
+
+    loop_lag_ms: Mapping[str, float | None]  #: p50, p99, max
+    loop_lag_histogram: Mapping[str, int]  #: so that those of many processes add up
+    collections: int  #: garbage collections
+    cpu_share: float | None  #: of one core, on average
+
+
+@dataclass(frozen=True)
 class WorkerInfo:
     """One process that ran calls."""
 
@@ -117,6 +132,7 @@ class WorkerInfo:
     started: int
     recorded: int
     lost: int
+    process: ProcessHealth | None = None  #: None if it did not tell, and on the virtual clock
 
 
 @dataclass(frozen=True)
@@ -140,3 +156,4 @@ class RunInfo:
     python: str
     notes: tuple[str, ...] = ()  #: what the reader must know, for example that workers joined
     invalid: tuple[str, ...] = ()  #: why the measurement is not valid whatever its figures: a worker vanished, say
+    limits: Mapping[str, float] = field(default_factory=dict)  #: built-in assertions, for what no scenario asserts

@@ -12,7 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from voicebench.metrics.results import Health, RunInfo, SessionMetrics, SessionResult, TurnResult, WorkerInfo
+from voicebench.metrics.results import (
+    Health,
+    ProcessHealth,
+    RunInfo,
+    SessionMetrics,
+    SessionResult,
+    TurnResult,
+    WorkerInfo,
+)
 
 SCHEMA_VERSION = 1
 
@@ -111,11 +119,17 @@ def _session_from_dict(data: Mapping[str, Any]) -> SessionResult:
 def _run_from_dict(data: Mapping[str, Any]) -> RunInfo:
     lists = {
         "scenarios": tuple(data["scenarios"]),
-        "workers": tuple(WorkerInfo(**_known(WorkerInfo, worker)) for worker in data["workers"]),
+        "workers": tuple(_worker_from_dict(worker) for worker in data["workers"]),
         "notes": tuple(data.get("notes", ())),
         "invalid": tuple(data.get("invalid", ())),
     }
     return RunInfo(**{**_known(RunInfo, data), **lists})
+
+
+def _worker_from_dict(data: Mapping[str, Any]) -> WorkerInfo:
+    process = data.get("process")
+    health = None if process is None else ProcessHealth(**_known(ProcessHealth, process))
+    return WorkerInfo(**{**_known(WorkerInfo, data), "process": health})
 
 
 def _turn_to_dict(turn: TurnResult) -> dict[str, Any]:

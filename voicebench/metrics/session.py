@@ -17,8 +17,10 @@ truncated        whether the call was over before its script was: by ``max_durat
 
 Health
 ------
-send_lag_ms      sent minus due, per caller frame; skipped frames are counted apart
+send_lag_ms      sent minus due, per caller frame. A frame that was skipped counts with the time until the next one
+                 went out, so that a stall shows in full, and not only in the first frame after it
 receive_lag_ms   read minus arrived, per agent packet; empty where the time stamp was taken at wake-up
+loop_lag_ms      how late the process's own ticks were meanwhile; collections and cpu_share are the process's too
 
 Cost
 ----
@@ -36,7 +38,7 @@ from voicebench.metrics.results import Health, SessionMetrics, SessionResult
 from voicebench.metrics.stats import percentile
 from voicebench.metrics.turns import measure_turns, segments_in, to_ms
 from voicebench.metrics.validity import as_sent
-from voicebench.runner.record import SessionRecord
+from voicebench.runner.record import FloatArray, SessionRecord
 from voicebench.vad import Segment, detect
 
 
@@ -104,19 +106,36 @@ def overlap_s(user: Sequence[Segment], agent: Sequence[Segment]) -> float:
 
 def health(record: SessionRecord) -> Health:
     """How well the harness kept time in one call."""
-    lag_ms = record.send_lag * 1000
-    sent = lag_ms[~np.isnan(lag_ms)]
+    lag_ms = lags_with_skipped_s(record.sent, record.frame_s) * 1000
     wait_ms = (record.packets.read - record.packets.arrived) * 1000
     if record.timestamps == "wakeup":
         wait_ms = wait_ms[:0]
+    loop = record.loop
     return Health(
         frames=len(record.sent),
-        skipped_frames=len(lag_ms) - len(sent),
-        send_lag_ms=_lag_figures(sent),
-        receive_lag_ms=_lag_figures(wait_ms),
-        send_lag_histogram=Histogram.of(sent).to_dict(),
+        skipped_frames=int(np.count_nonzero(np.isnan(record.sent))),
+        send_lag_ms=lag_figures(lag_ms),
+        receive_lag_ms=lag_figures(wait_ms),
+        send_lag_histogram=Histogram.of(lag_ms).to_dict(),
         receive_lag_histogram=Histogram.of(wait_ms).to_dict(),
+        loop_lag_ms={"p50": loop.lag_p50_ms, "p99": loop.lag_p99_ms, "max": loop.lag_max_ms} if loop else {},
+        collections=loop.collections if loop else None,
+        cpu_share=loop.cpu_share if loop else None,
     )
+
+
+def lags_with_skipped_s(sent: FloatArray, frame_s: float, first: int = 0) -> FloatArray:
+    """How late the frames ``first``, ``first + 1``, ... went out, in s.
+
+    ``sent`` holds when, NaN for a skipped one: that counts as if it had gone out with the next that was sent. Skipped
+    frames at the end are left out, since nothing is known of them yet.
+    """
+    known = np.flatnonzero(~np.isnan(sent))
+    if not len(known):
+        return np.zeros(0)
+    frames = np.arange(known[-1] + 1)
+    following = known[np.searchsorted(known, frames)]
+    return np.asarray(sent[following] - (frames + first) * frame_s, dtype=np.float64)
 
 
 def validate(record: SessionRecord) -> None:
@@ -152,7 +171,8 @@ def _rounded(segments: Sequence[Segment]) -> tuple[tuple[float, float], ...]:
     return tuple((round(s.start_s, 4), round(s.end_s, 4)) for s in segments)
 
 
-def _lag_figures(values_ms: npt.NDArray[np.float64]) -> dict[str, float | None]:
+def lag_figures(values_ms: FloatArray) -> dict[str, float | None]:
+    """p50, p99 and max of lags in ms, None without any."""
     values = values_ms.tolist()
     figures = {"p50": percentile(values, 50), "p99": percentile(values, 99), "max": max(values, default=None)}
     return {name: None if value is None else round(value, 3) for name, value in figures.items()}

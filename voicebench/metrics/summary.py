@@ -24,9 +24,10 @@ overlap_ms,             sums over calls
 talk_over_ms
 void_turns              turns whose measurement the harness disturbed; void_turn_share is their share of all that
                         were played or owed, void_noise_turns are the `ignore` turns among them
+cut_off_turns           turns that were void only because the run ended while they were open; in no share
 unplayed_turns          turns that the harness did not let happen, because it ended the call
-send_lag_p99_ms,        of all caller frames, and of all agent packets, within 0.5 %; None where not known
-receive_lag_p99_ms
+send_lag_p99_ms,        of all caller frames (a skipped one counts with the time until the next), and of all agent
+receive_lag_p99_ms      packets, within 0.5 %; None where not known
 """
 
 import math
@@ -37,7 +38,8 @@ from dataclasses import replace
 from typing import Any
 
 from voicebench.metrics.histogram import Histogram
-from voicebench.metrics.results import SessionResult, TurnResult
+from voicebench.metrics.process import loop_lag_figures
+from voicebench.metrics.results import ProcessHealth, SessionResult, TurnResult
 from voicebench.metrics.stats import distribution
 
 #: Distribution of the summary: the turn's metric, the turns that it is about (None: all), decimals.
@@ -108,6 +110,7 @@ class Summary:
             "void_turns": void,
             "void_turn_share": _share(void, turns["counted"] + void),
             "void_noise_turns": turns["void_noise"],
+            "cut_off_turns": turns["cut_off"],
             "unplayed_turns": turns["unplayed"],
             "send_lag_p99_ms": _lag(self._send_lag, 99),
             "receive_lag_p99_ms": _lag(self._receive_lag, 99),
@@ -125,7 +128,7 @@ class Summary:
                 self._values[name].append(value)
         count = self._turns
         if not turn.counted:
-            count["void" if turn.void else "unplayed"] += 1
+            count["cut_off" if turn.cut_off else "void" if turn.void else "unplayed"] += 1
             count["void_noise"] += turn.void and turn.expect == "ignore"
             return
         count["counted"] += 1
@@ -182,11 +185,13 @@ def by_turn(results: Iterable[SessionResult]) -> dict[str, dict[str, Any]]:
     return {"/".join(key): {**groups[key].close(), **unknown} for key in ordered}
 
 
-def harness(results: Iterable[SessionResult], *, cpu_share: float | None = None) -> dict[str, Any]:
+def harness(results: Iterable[SessionResult], processes: Iterable[ProcessHealth] = ()) -> dict[str, Any]:
     """How well the harness itself kept time over all calls.
 
-    p50 and p99 are within 0.5 %, max is exact. ``timestamps`` counts calls by where their arrival times came from;
-    ``cpu_share`` is the busiest process's, if the caller measured it.
+    p50 and p99 are within 0.5 %, max is exact. ``timestamps`` counts calls by where their arrival times came from.
+    What belongs to processes comes from ``processes``: every tick of each of them counts once in ``loop_lag_ms``,
+    ``collections`` is the sum, ``cpu_share`` that of the busiest. If none reported, its calls still tell the longest
+    loop lag, and the largest share of a core during any of them.
     """
     sent: Counter[str] = Counter()
     received: Counter[str] = Counter()
@@ -194,6 +199,9 @@ def harness(results: Iterable[SessionResult], *, cpu_share: float | None = None)
     received_max: list[float] = []
     frames, skipped = 0, 0
     timestamps: Counter[str] = Counter()
+    told = list(processes)
+    loop_max: list[float] = []
+    cpu_shares: list[float] = []
     summary = Summary()
     for result in results:
         summary.add(result)
@@ -202,6 +210,8 @@ def harness(results: Iterable[SessionResult], *, cpu_share: float | None = None)
         received.update(health.receive_lag_histogram)
         sent_max += [lag for lag in [health.send_lag_ms.get("max")] if lag is not None]
         received_max += [lag for lag in [health.receive_lag_ms.get("max")] if lag is not None]
+        loop_max += [lag for lag in [health.loop_lag_ms.get("max")] if lag is not None]
+        cpu_shares += [share for share in [health.cpu_share] if share is not None]
         frames += health.frames
         skipped += health.skipped_frames
         timestamps[result.timestamps] += result.metrics is not None
@@ -213,13 +223,28 @@ def harness(results: Iterable[SessionResult], *, cpu_share: float | None = None)
             "p99": _lag(received, 99),
             "max": max(received_max, default=None),
         },
+        "loop_lag_ms": _loop_lag(told) if told else {"p50": None, "p99": None, "max": max(loop_max, default=None)},
         "frames": frames,
         "skipped_frames": skipped,
         "void_turns": figures["void_turns"],
         "void_turn_share": figures["void_turn_share"],
+        "cut_off_turns": figures["cut_off_turns"],
         "timestamps": {name: timestamps[name] for name in sorted(timestamps) if timestamps[name]},
-        "cpu_share": cpu_share,
+        "collections": sum(process.collections for process in told) if told else None,
+        "cpu_share": max(_shares(told) if told else cpu_shares, default=None),
     }
+
+
+def _loop_lag(processes: Iterable[ProcessHealth]) -> dict[str, float | None]:
+    lags, worst_ms = Histogram(), 0.0
+    for process in processes:
+        lags.merge(Histogram.from_dict(process.loop_lag_histogram))
+        worst_ms = max(worst_ms, process.loop_lag_ms.get("max") or 0.0)
+    return loop_lag_figures(lags, worst_ms)
+
+
+def _shares(processes: Iterable[ProcessHealth]) -> list[float]:
+    return [process.cpu_share for process in processes if process.cpu_share is not None]
 
 
 def _share(part: int, whole: int) -> float | None:

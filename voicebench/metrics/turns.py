@@ -210,7 +210,7 @@ def _measure(
     if window.trigger == "timeout":
         result = _noted(result, f"started after timeout_ms, since {turn.start.after} did not happen")
     if ended_by_harness(record) and window.end > record.duration + EPS:
-        return _void(result, turn, f"the harness ended the call while the caller spoke: {record.reason}")
+        return _cut_off(result, turn, f"the harness ended the call while the caller spoke: {record.reason}")
     if not sent:
         disturbed = disturbance(record, window.start, window.end)
         return _void(result, turn, disturbed) if disturbed else _unheard(result, turn)
@@ -224,7 +224,7 @@ def _measure(
         transcript=transcript_in(record.transcripts, window.start, next_s),
     )
     if ended_by_harness(record) and scene.open_at_end:
-        return _void(result, turn, f"the harness ended the call before the turn was over: {record.reason}")
+        return _cut_off(result, turn, f"the harness ended the call before the turn was over: {record.reason}")
     disturbed = disturbance(record, due[0].start_s, scene.decided_s)
     if disturbed:
         return _void(result, turn, disturbed)
@@ -335,6 +335,10 @@ def _not_played(record: SessionRecord, turn: Turn) -> TurnResult:
 
 def _void(result: TurnResult, turn: Turn, why: str) -> TurnResult:
     return _noted(replace(result, status=_statuses(turn, "void")), f"void: {why}")
+
+
+def _cut_off(result: TurnResult, turn: Turn, why: str) -> TurnResult:
+    return replace(_void(result, turn, why), cut_off=True)
 
 
 def _statuses(turn: Turn, asked: Status) -> dict[str, Status]:

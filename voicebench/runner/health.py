@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 #: Ticks that are remembered: about nine minutes of them. A longer call knows the lag of its last nine minutes.
 REMEMBERED_TICKS = 1 << 20
@@ -59,12 +60,17 @@ class HealthMonitor:
         """This instant."""
         return Mark(self._ticks, self._collections, time.process_time(), time.monotonic())
 
-    def between(self, begin: Mark, end: Mark) -> LoopHealth:
-        """The stretch between two marks. Milliseconds of work for a long one: not for the event loop."""
+    def lags_ms(self, begin: Mark, end: Mark) -> npt.NDArray[np.float64]:
+        """How late each tick between two marks was, of those that are remembered."""
         ticks = min(end.ticks - begin.ticks, REMEMBERED_TICKS)
         lags_us = np.frombuffer(self._lags_us, dtype=np.float32)
         recent = lags_us[np.arange(end.ticks - ticks, end.ticks) % REMEMBERED_TICKS]
-        p50, p99, worst = np.percentile(recent, [50, 99, 100]) / 1000 if ticks else (0.0, 0.0, 0.0)
+        return recent.astype(np.float64) / 1000
+
+    def between(self, begin: Mark, end: Mark) -> LoopHealth:
+        """The stretch between two marks. Milliseconds of work for a long one: not for the event loop."""
+        lags_ms = self.lags_ms(begin, end)
+        p50, p99, worst = np.percentile(lags_ms, [50, 99, 100]) if len(lags_ms) else (0.0, 0.0, 0.0)
         wall_s = end.wall_s - begin.wall_s
         return LoopHealth(
             lag_p50_ms=round(float(p50), 3),

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from voicebench.metrics.results import Health, RunInfo, SessionMetrics, SessionResult, TurnResult, WorkerInfo
+from voicebench.metrics.results import (
+    Health,
+    ProcessHealth,
+    RunInfo,
+    SessionMetrics,
+    SessionResult,
+    TurnResult,
+    WorkerInfo,
+)
 from voicebench.metrics.serialise import from_dict, run_from_dict, run_to_dict, to_dict
 from voicebench.metrics.session import measure
 
@@ -28,6 +36,7 @@ RICH = measure(
     recording={"stereo": "recordings/call-1.wav"},
 )
 REFUSED = measure(call([RESPOND], [], duration_s=0.0, connect_ms=None, outcome="failed", reason="refused"))
+PROCESS = ProcessHealth({"p50": 0.1, "p99": 2.0, "max": 9.5}, {"0": 3, "12": 1}, 2, 0.25)
 RUN = RunInfo(
     id="r1",
     created_at="2024-05-01T10:00:00+00:00",
@@ -37,11 +46,12 @@ RUN = RunInfo(
     clock="real",
     adapter={"type": "websocket"},
     scenarios=({"name": "demo", "turns": 1, "turn_ids": ["turn-1"]},),
-    workers=(WorkerInfo("w1", "host", 3, 2, 1),),
+    workers=(WorkerInfo("w1", "host", 3, 2, 1, PROCESS), WorkerInfo("w2", "host", 0, 0, 0)),
     voicebench_version="1.0",
     python="3.11",
     notes=("worker w2 came late",),
     invalid=("worker w3 vanished",),
+    limits={"max_void_turn_share": 0.05},
 )
 
 
@@ -85,7 +95,7 @@ def test_a_damaged_line_names_the_call_and_the_key() -> None:
 def test_every_stored_field_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "records.md").read_text("utf-8")
     stored = {*to_dict(RICH), *run_to_dict(RUN)}
-    for kind in (TurnResult, Health, WorkerInfo, RunInfo):
+    for kind in (TurnResult, Health, ProcessHealth, WorkerInfo, RunInfo):
         stored |= {field.name for field in fields(kind)}
     stored |= {field.name for field in fields(SessionMetrics)}
     assert {name for name in stored if f"`{name}`" not in text} == set()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from voicebench.metrics.histogram import Histogram
-from voicebench.metrics.session import analyse, health, measure, overlap_s, validate
+from voicebench.metrics.session import analyse, health, lags_with_skipped_s, measure, overlap_s, validate
+from voicebench.runner.health import LoopHealth
 from voicebench.vad import Segment
 
 from .builders import call, packets
@@ -63,14 +64,30 @@ def test_a_result_carries_what_the_record_says_of_the_call() -> None:
     assert result.recording == {"stereo": "recordings/abc.wav"}
 
 
-def test_health_tells_lag_from_skipped_frames() -> None:
+def test_a_skipped_frame_counts_in_the_lag_with_the_time_until_the_next_one_went_out() -> None:
     lag: dict[int, float] = dict.fromkeys(range(100), 0.001)
     lag |= {5: 0.030, 6: math.nan, 7: math.nan}
     found = health(call([RESPOND], [(0.5, 1.5)], duration_s=2.0, lag_s=lag))
     assert (found.frames, found.skipped_frames) == (100, 2)
-    assert (found.send_lag_ms["p50"], found.send_lag_ms["max"]) == (1.0, 30.0)
-    assert found.send_lag_ms["p99"] == pytest.approx(1 + 29 * 0.03, abs=0.001)  # 98 values: rank 96.03
-    assert Histogram.from_dict(found.send_lag_histogram).total == 98
+    # Frame 8 went out at 161 ms: 41 ms after frame 6 was due, and 21 ms after frame 7 was.
+    assert (found.send_lag_ms["p50"], found.send_lag_ms["max"]) == (1.0, 41.0)
+    assert found.send_lag_ms["p99"] == pytest.approx(30 + 11 * 0.01, abs=0.001)  # 100 values: rank 98.01
+    assert Histogram.from_dict(found.send_lag_histogram).total == 100
+
+
+def test_of_skipped_frames_after_which_nothing_was_sent_nothing_is_known() -> None:
+    sent = np.array([1.0, math.nan, 1.045, math.nan])
+    assert lags_with_skipped_s(sent, 0.02, first=50) == pytest.approx([0.0, 0.025, 0.005])
+    assert len(lags_with_skipped_s(sent[3:], 0.02)) == len(lags_with_skipped_s(sent[:0], 0.02)) == 0
+
+
+def test_health_keeps_how_the_event_loop_fared_meanwhile() -> None:
+    record = call([RESPOND], [(0.5, 1.5)])
+    loop = LoopHealth(lag_p50_ms=0.1, lag_p99_ms=2.0, lag_max_ms=30.0, collections=3, cpu_share=0.25)
+    found = health(replace(record, loop=loop))
+    assert found.loop_lag_ms == {"p50": 0.1, "p99": 2.0, "max": 30.0}
+    assert (found.collections, found.cpu_share) == (3, 0.25)
+    assert (health(record).loop_lag_ms, health(record).collections, health(record).cpu_share) == ({}, None, None)
 
 
 @pytest.mark.parametrize(("timestamps", "worst"), [("kernel", 5.0), ("wakeup", None)])

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voicebench.metrics.results import Health, SessionMetrics, SessionResult, TurnResult
+from voicebench.metrics.histogram import Histogram
+from voicebench.metrics.results import Health, ProcessHealth, SessionMetrics, SessionResult, TurnResult
 from voicebench.metrics.serialise import from_dict, to_dict
 from voicebench.metrics.session import measure
 from voicebench.metrics.summary import Summary, by_scenario, by_turn, harness, summarise
@@ -112,14 +113,36 @@ def test_by_scenario_and_by_turn_hold_the_same_figures() -> None:
 def test_the_harness_block_adds_up_lags_of_all_calls() -> None:
     steady = replied(0.5, lag_s=dict.fromkeys(range(500), 0.001))
     stalled = replied(0.5, lag_s={60: 0.25, 61: math.nan})
-    block = harness([steady, stalled, REFUSED], cpu_share=0.4)
-    assert (block["frames"], block["skipped_frames"], block["cpu_share"]) == (1000, 1, 0.4)
+    block = harness([steady, stalled, REFUSED])
+    assert (block["frames"], block["skipped_frames"], block["cpu_share"]) == (1000, 1, None)
     assert (block["void_turns"], block["void_turn_share"]) == (1, 0.5)
     assert block["send_lag_ms"]["max"] == 250.0
     assert block["send_lag_ms"]["p99"] == pytest.approx(1.0, rel=0.005)
     assert block["timestamps"] == {"kernel": 2}
     assert block["receive_lag_ms"]["max"] == 0.0
     assert summarise([steady, stalled])["send_lag_p99_ms"] == block["send_lag_ms"]["p99"]
+
+
+def test_what_belongs_to_processes_counts_once_for_each_of_them() -> None:
+    def process(lag_ms: float, ticks: int, cpu_share: float) -> ProcessHealth:
+        lags = Histogram.of([lag_ms] * ticks)
+        return ProcessHealth({"p50": lag_ms, "p99": lag_ms, "max": lag_ms}, lags.to_dict(), 2, cpu_share)
+
+    block = harness([replied(0.5)], [process(1.0, 90, 0.4), process(40.0, 10, 0.6)])
+    assert block["loop_lag_ms"]["p50"] == pytest.approx(1.0, rel=0.005)
+    assert block["loop_lag_ms"]["p99"] == pytest.approx(40.0, rel=0.005)
+    assert (block["loop_lag_ms"]["max"], block["collections"], block["cpu_share"]) == (40.0, 4, 0.6)
+
+
+def test_where_no_process_reported_its_calls_tell_the_worst() -> None:
+    def during(lag_ms: float, cpu_share: float) -> SessionResult:
+        result = replied(0.5)
+        lags = {"p50": 0.1, "p99": 0.2, "max": lag_ms}
+        return replace(result, health=replace(result.health, loop_lag_ms=lags, collections=1, cpu_share=cpu_share))
+
+    block = harness([during(3.0, 0.5), during(7.0, 0.2)])
+    assert block["loop_lag_ms"] == {"p50": None, "p99": None, "max": 7.0}
+    assert (block["collections"], block["cpu_share"]) == (None, 0.5)
 
 
 def test_a_summary_can_be_read_while_it_grows() -> None:

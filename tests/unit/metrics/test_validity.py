@@ -113,12 +113,14 @@ ENDED: dict[str, Any] = {"outcome": "truncated", "reason": "the run was over"}
 def test_a_call_that_the_harness_ended_before_the_reply_is_void_and_its_turns_to_come_do_not_count() -> None:
     record = call([RESPOND, STOP], USER, duration_s=3.0, **ENDED)
     first, second = analyse(record).turns
-    assert first.void
+    assert (first.void, first.cut_off) == (True, True)
     assert first.notes == ("void: the harness ended the call before the turn was over: the run was over",)
     assert (second.trigger, second.passed, second.counted) == ("not_played", False, False)
     assert set(second.status.values()) == {"not_applicable"}
     summary = summarise([measure(record)])
-    assert (summary["turns"], summary["void_turns"], summary["unplayed_turns"]) == (0, 1, 1)
+    assert (summary["turns"], summary["cut_off_turns"], summary["unplayed_turns"]) == (0, 1, 1)
+    assert (summary["void_turns"], summary["void_turn_share"]) == (0, None)  # the harness kept time
+    assert summary["response_latency_ms"]["void"] == 1
     assert (summary["missed_responses"], summary["barge_in_turns"]) == (0, 0)
 
 
