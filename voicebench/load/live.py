@@ -39,13 +39,13 @@ class LiveTable:
                 row.latencies_ms.append(turn.response_latency_ms)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One object per turn, and one for all calls, unrounded."""
+        """One object per turn, and one for all calls; times to 0.1 ms."""
         rows = [
             {
-                "turn": name,
+                "name": name,
                 "calls": row.calls,
-                "p50_ms": percentile(row.latencies_ms, 50),
-                "p90_ms": percentile(row.latencies_ms, 90),
+                "p50_ms": _percentile(row.latencies_ms, 50),
+                "p90_ms": _percentile(row.latencies_ms, 90),
                 "missed": row.missed,
                 "void": row.void,
                 "open": 0,
@@ -55,13 +55,18 @@ class LiveTable:
         ]
         everything = [value for row in self._rows.values() for value in row.latencies_ms]
         total = {
-            "turn": "all calls",
+            "name": "all calls",
             "calls": self._ended,
-            "p50_ms": percentile(everything, 50),
-            "p90_ms": percentile(everything, 90),
+            "p50_ms": _percentile(everything, 50),
+            "p90_ms": _percentile(everything, 90),
             "missed": sum(row.missed for row in self._rows.values()),
             "void": sum(row.void for row in self._rows.values()),
             "open": max(0, self.started - self._ended),
             "failed": self._failed,
         }
         return [*rows, total]
+
+
+def _percentile(values: list[float], q: float) -> float | None:
+    value = percentile(values, q)
+    return None if value is None else round(value, 1)

@@ -13,24 +13,21 @@ from flask import Response, request
 from voicebench.load.live import LiveTable
 
 KEY = "voicebench"
-_COLUMNS = (
-    ("turn", "Turn", None),
-    ("calls", "# Calls", None),
-    ("p50_ms", "Response p50 (ms)", 1),
-    ("p90_ms", "Response p90 (ms)", 1),
-    ("missed", "# Missed", None),
-    ("void", "# Void", None),
-    ("open", "# Open or lost", None),
-    ("failed", "# Failed", None),
-)
+_COLUMNS = {
+    "name": "Turn",
+    "calls": "# Calls",
+    "p50_ms": "Response p50 (ms)",
+    "p90_ms": "Response p90 (ms)",
+    "missed": "# Missed",
+    "void": "# Void",
+    "failed": "# Failed",
+    "open": "# Open or lost",
+}
 
 
 def extend(web_ui: Any, table: Callable[[], LiveTable]) -> None:
     """Add the tab to a web UI that has not started yet."""
-    structure = [
-        {"key": key, "title": title, **({} if digits is None else {"round": digits})}
-        for key, title, digits in _COLUMNS
-    ]
+    structure = [{"key": key, "title": title} for key, title in _COLUMNS.items()]  # its rounding would show None as 0
     web_ui.template_args.update(
         extended_tabs=[*web_ui.template_args.get("extended_tabs", []), {"title": "Voicebench", "key": KEY}],
         extended_tables=[

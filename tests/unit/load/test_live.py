@@ -3,7 +3,6 @@
 import json
 
 import flask
-import pytest
 
 from tests.unit.load.builders import result, turn
 from voicebench.load import web
@@ -13,17 +12,17 @@ from voicebench.load.live import LiveTable
 def table() -> LiveTable:
     live = LiveTable()
     live.started = 4
-    for latency in (700.25, 800.0, 900.0):
+    for latency in (700.2, 801.3, 900.0):
         live.add(result("c", turns=(turn(latency), turn(None, id="turn-2", status={"response_latency_ms": "void"}))))
     return live
 
 
-def test_rows_hold_unrounded_percentiles_missed_void_and_open_calls() -> None:
+def test_rows_hold_exact_percentiles_missed_void_and_open_calls() -> None:
     first, second, total = table().rows()
-    assert (first["turn"], first["calls"], first["p50_ms"]) == ("booking/turn-1", 3, 800.0)
-    assert first["p90_ms"] == pytest.approx(880.0)
+    assert (first["name"], first["calls"], first["p50_ms"]) == ("booking/turn-1", 3, 801.3)
+    assert first["p90_ms"] == 880.3
     assert (second["calls"], second["void"], second["p50_ms"]) == (3, 3, None)
-    assert (total["turn"], total["calls"], total["open"], total["void"]) == ("all calls", 3, 1, 3)
+    assert (total["name"], total["calls"], total["open"], total["void"]) == ("all calls", 3, 1, 3)
 
 
 def test_missed_turns_and_failed_calls_count() -> None:
