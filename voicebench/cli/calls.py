@@ -18,7 +18,12 @@ RESULTS_DIR = Path("voicebench-results")
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add ``run``."""
-    run = commands.add_parser("run", parents=[common], help="run a scenario against an agent", description=__doc__)
+    run = commands.add_parser(
+        "run",
+        parents=[common],
+        help="run a scenario against an agent",
+        description="Play a scenario against an agent, once or several times, one call after the other.",
+    )
     run.add_argument("scenario", type=Path, help="scenario file (YAML)")
     run.add_argument(
         "-a", "--adapter", help="mock, websocket, or module:Class of your own; overrides the scenario's adapter"
