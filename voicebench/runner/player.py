@@ -30,7 +30,7 @@ class Player:
     def __init__(self, rate: int, playout: str | JitterBuffer, max_s: float) -> None:
         self.rate = rate
         self.track = bytearray()
-        self._end = 0  # samples; where the queued audio ends
+        self._end = -1 << 62  # samples; where the queued audio ends: before anything that can arrive
         self._limit = int(max_s * rate)
         self._queued = playout != "none"
         self._hold = self._room = 0
@@ -50,22 +50,26 @@ class Player:
 
     def audio(self, pcm: Pcm, arrived_ns: int, read_ns: int) -> None:
         """Take one packet."""
-        samples = len(pcm) >> 1
-        arrival = max(0, (arrived_ns * self.rate + NANO // 2) // NANO)
+        arrival = (arrived_ns * self.rate + NANO // 2) // NANO
         end = self._end
         if not self._queued:
-            self._overlay(pcm, arrival)
-            position = arrival
+            position = max(0, arrival)
+            self._overlay(pcm, position)
         elif arrival >= end:
             position = arrival + self._hold
         else:
             position = end
+        samples = len(pcm) >> 1
+        if position < 0:  # it came, and began to sound, before the session's time 0
+            self._levels[len(self._arrived)] = level_db(pcm)
+            sounded = min(samples, -position)
+            self._end = position + sounded
+            pcm, samples, position = pcm[2 * sounded :], samples - sounded, 0
         if position + samples > self._limit or (self._room and position - arrival > self._room):
             self._levels[len(self._arrived)] = level_db(pcm)
             position = _NEVER
-        elif self._queued:
-            if position > end:
-                self.track += bytes(2 * (position - end))
+        elif self._queued and samples:
+            self.track += bytes(2 * position - len(self.track))
             self.track += pcm
             self._end = position + samples
         self._arrived.append(arrived_ns)

@@ -96,3 +96,16 @@ def test_the_receive_lag_is_kept() -> None:
     ears.audio(packet(20), 100 * MS, 103 * MS)
     packets = ears.packets()
     assert packets.read - packets.arrived == pytest.approx([0.003])
+
+
+def test_what_came_before_time_0_has_sounded_by_then_and_delays_nothing() -> None:
+    ears = player()
+    for arrived in (-50, -15, 6):  # they last 20 ms: only the last 5 ms of the second fall into the session
+        ears.audio(packet(20, arrived), arrived * MS, arrived * MS)
+
+    assert ears.heard().tolist() == [-15] * 5 + [0] + [6] * 20
+    assert heard_ms(ears) == [0, 0, 6]
+    packets = ears.packets()
+    assert packets.duration.tolist() == [0.0, 0.005, 0.02]
+    assert packets.arrived.tolist() == [-0.05, -0.015, 0.006]
+    assert packets.level_db[0] == pytest.approx(20 * np.log10(50 / 32768), abs=0.01)
