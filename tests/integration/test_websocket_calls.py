@@ -64,7 +64,7 @@ def test_both_tracks_and_all_clocks_of_a_call_are_recorded() -> None:
     user = detect(record.user_track, RATE, record.scenario.vad.user)
     assert [(s.start_s, s.end_s) for s in user] == [(0.1, 0.3)]
     (heard,) = detect(record.agent_track, RATE, record.scenario.vad.agent)
-    assert heard.start_s == pytest.approx(0.31, abs=0.05)
+    assert 0.3 <= heard.start_s < 0.6
     assert heard.end_s - heard.start_s == pytest.approx(0.2, abs=0.021)
     assert len(record.packets) == 10
     assert record.timestamps == "kernel"
@@ -196,7 +196,7 @@ def test_calls_work_over_tls_with_wake_up_timestamps(certificate: Path) -> None:
         distrusted = call(url)
     assert (record.outcome, record.timestamps) == ("completed", "wakeup")
     (heard,) = detect(record.agent_track, RATE, record.scenario.vad.agent)
-    assert heard.start_s == pytest.approx(0.31, abs=0.05)
+    assert 0.3 <= heard.start_s < 0.6
     assert unverified.outcome == "completed"
     assert distrusted.outcome == "failed"
     assert distrusted.reason.startswith("TLS failure: ")
