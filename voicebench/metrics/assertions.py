@@ -34,10 +34,15 @@ class AssertionResult:
     passed: bool
     scenario: str = ""
     message: str = ""
+    builtin: bool = False  #: a limit of every load run, not one that a scenario asserts
 
 
 def check(
-    summary: Mapping[str, Any], assertions: Iterable[Assertion] | Mapping[str, float], *, scenario: str = ""
+    summary: Mapping[str, Any],
+    assertions: Iterable[Assertion] | Mapping[str, float],
+    *,
+    scenario: str = "",
+    builtin: bool = False,
 ) -> list[AssertionResult]:
     """Compare a summary (``metrics.summary``) with assertions, parsed or as the ``assert`` block has them.
 
@@ -45,17 +50,17 @@ def check(
     """
     if isinstance(assertions, Mapping):
         assertions = [parse_assertion(key, limit) for key, limit in assertions.items()]
-    return [_check(summary, assertion, scenario) for assertion in assertions]
+    return [_check(summary, assertion, scenario, builtin) for assertion in assertions]
 
 
-def _check(summary: Mapping[str, Any], assertion: Assertion, scenario: str) -> AssertionResult:
+def _check(summary: Mapping[str, Any], assertion: Assertion, scenario: str, builtin: bool) -> AssertionResult:
     actual = _actual(summary, assertion)
     passed = assertion.holds(actual)
     if actual is None:
         message = f"{assertion.key}: {_why_absent(summary, assertion)}"
     else:
         message = f"{assertion}: {'holds' if passed else 'broken'}, it is {actual:g}"
-    return AssertionResult(assertion.key, assertion.limit, actual, passed, scenario, message)
+    return AssertionResult(assertion.key, assertion.limit, actual, passed, scenario, message, builtin)
 
 
 def _actual(summary: Mapping[str, Any], assertion: Assertion) -> float | None:
@@ -96,6 +101,10 @@ def _why_absent(summary: Mapping[str, Any], assertion: Assertion) -> str:
         return "no barge-in has a stop time: " + _because(
             summary["barge_in_stop_ms"], "the agent never stopped", nothing
         )
+    if metric == "setup_ms":
+        return "no call has a setup_ms: " + _because(summary[metric], "no call connected", "no call began")
+    if metric == "start_lag_ms":
+        return "no call has a start_lag_ms: arrivals were closed, and nothing was scheduled"
     if metric in _COUNTS:
         void = summary.get("void_turns", 0)
         return f"no such turn was measured{f': {void} void, since the harness was late' if void else ''}"

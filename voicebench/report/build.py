@@ -24,6 +24,21 @@ MAX_SESSIONS = 1000
 #: Beyond that only failed ones, at most this many; also the limit of the failed turns.
 MAX_FAILED = 200
 
+#: What the report keeps of a call's health.
+_OF_A_CALL = ("skipped_frames", "send_lag_ms", "receive_lag_ms", "loop_lag_ms", "collections", "cpu_share")
+
+#: What a worker's row holds of the figures of ``metrics.summary.harness``.
+_OF_A_WORKER = (
+    "send_lag_ms",
+    "receive_lag_ms",
+    "loop_lag_ms",
+    "skipped_frames",
+    "void_turns",
+    "void_turn_share",
+    "collections",
+    "cpu_share",
+)
+
 #: What the harness measures of itself. Where one of these breaks its limit, the measurement is not valid.
 HARNESS_FIGURES = ("void_turns", "void_turn_share", "send_lag_p99_ms")
 
@@ -36,7 +51,8 @@ def build_report(run: RunInfo, results: Iterable[SessionResult]) -> dict[str, An
     account = _account(run, calls)
     failed_turns = _failed_turns(calls)
     listed = calls if len(calls) <= MAX_SESSIONS else [call for call in calls if has_failed(call)][:MAX_FAILED]
-    assertions = _assertions(run, of_scenario)
+    assertions = [*_assertions(run, of_scenario), *_builtin_assertions(run, calls)]
+    workers = _workers(run, calls)
     report: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "voicebench_version": run.voicebench_version,
@@ -50,8 +66,11 @@ def build_report(run: RunInfo, results: Iterable[SessionResult]) -> dict[str, An
         "summary": summarise(calls),
         "assertions": assertions,
         "passed": all(assertion["passed"] for assertion in assertions),
-        "harness": harness(calls),
-        "workers": _workers(run, calls),
+        "harness": {
+            **harness(calls, [worker.process for worker in run.workers if worker.process is not None]),
+            "overloaded": overloaded(assertions, workers),
+        },
+        "workers": workers,
         "by_scenario": of_scenario,
         "by_turn": by_turn(calls),
         "timeline": timeline(calls) if run.clock == "real" else [],
@@ -107,7 +126,7 @@ def session_view(call: SessionResult) -> dict[str, Any]:
         "reason": redact_text(call.reason),
         "metadata": redact(call.metadata),
         "started_at": call.started_at if call.clock == "real" else None,
-        **{name: health[name] for name in ("skipped_frames", "send_lag_ms", "receive_lag_ms")},
+        **{name: health[name] for name in _OF_A_CALL},
     }
 
 
@@ -165,17 +184,59 @@ def _assertions(run: RunInfo, of_scenario: Mapping[str, dict[str, Any]]) -> list
     return checked
 
 
+def _builtin_assertions(run: RunInfo, calls: Sequence[SessionResult]) -> list[dict[str, Any]]:
+    """The run's own limits, each over all calls but those of scenarios that assert the same key themselves.
+
+    Without any such call there is nothing to limit: that no call was made is told elsewhere.
+    """
+    checked: list[dict[str, Any]] = []
+    for key, limit in run.limits.items():
+        own = {scenario["name"] for scenario in run.scenarios if key in (scenario.get("assertions") or {})}
+        summary = summarise(call for call in calls if call.scenario not in own)
+        results = check(summary, {key: limit}, builtin=True)
+        checked += [asdict(result) for result in results if result.actual is not None]
+    return checked
+
+
 def _workers(run: RunInfo, calls: Sequence[SessionResult]) -> list[dict[str, Any]]:
+    """What each worker did, and how well it kept time by its own calls and its own account."""
     groups: dict[str, list[SessionResult]] = {}
     for call in calls:
         groups.setdefault(call.worker, []).append(call)
     views = []
     for worker in run.workers:
         group = groups.get(worker.id, [])
-        clocks = sorted({call.timestamps for call in group if call.metrics is not None})
-        lag = harness(group)["send_lag_ms"] if group else None
-        views.append({**asdict(worker), "send_lag_ms": lag, "timestamps": "+".join(clocks) or None})
+        figures = harness(group, [worker.process] if worker.process is not None else [])
+        kept = {name: figures[name] for name in _OF_A_WORKER}
+        lag = figures["send_lag_ms"] if group else None
+        who = {name: getattr(worker, name) for name in ("id", "host", "started", "recorded", "lost")}
+        views.append({**who, **kept, "send_lag_ms": lag, "timestamps": "+".join(figures["timestamps"]) or None})
     return views
+
+
+def overloaded(assertions: Iterable[Mapping[str, Any]], workers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The workers that broke a limit on the harness which the run broke, the worst first.
+
+    ``worker``, ``key``, ``limit``, ``actual``. If none broke it alone, then the one that came nearest.
+    """
+    found: list[dict[str, Any]] = []
+    for item in assertions:
+        if item["passed"] or not is_harness_limit(item["key"]) or item["key"].startswith("min_"):
+            continue
+        figures = [(_figure(worker, item["key"]), worker["id"]) for worker in workers]
+        ranked = sorted(((value, name) for value, name in figures if value), key=lambda pair: (-pair[0], pair[1]))
+        over = [pair for pair in ranked if pair[0] > item["limit"]] or ranked[:1]
+        found += [
+            {"worker": name, "key": item["key"], "limit": item["limit"], "actual": value} for value, name in over
+        ]
+    return [item for number, item in enumerate(found) if item not in found[:number]]
+
+
+def _figure(worker: Mapping[str, Any], key: str) -> float | None:
+    """A worker's own figure for a limit on the harness."""
+    name = key.partition("_")[2]
+    value = (worker["send_lag_ms"] or {}).get("p99") if name == "send_lag_p99_ms" else worker[name]
+    return None if value is None else float(value)
 
 
 def _failures(calls: Sequence[SessionResult]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from voicebench.report.figures import assertion_text, facts, key_figures, turn_rows
+from voicebench.report.figures import assertion_scope, assertion_text, facts, key_figures, turn_rows
 from voicebench.report.format import ms, number
 from voicebench.report.markdown import turn_result
 from voicebench.report.verdict import verdict
@@ -113,7 +113,7 @@ def _assertions(report: Mapping[str, Any], paint: _Paint) -> list[str]:
     lines = []
     for item in report["assertions"]:
         limit, actual = assertion_text(item)
-        where = "" if single else _plain(item["scenario"]) + ": "
+        where = "" if single and not item["builtin"] else _plain(assertion_scope(item)) + ": "
         mark = paint("PASS" if item["passed"] else "FAIL")
         lines.append(f"{mark}  {where}{item['key']} {limit} (actual {actual})")
     return lines

@@ -25,7 +25,12 @@ def key_figures(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("Spurious responses", count(summary["spurious_responses"])))
     if summary["mean_wer"] is not None:
         rows.append(("Mean WER of the agent's hearing", number(summary["mean_wer"])))
-    rows.append(("Harness send lag p99 / max", spread(report["harness"]["send_lag_ms"], ("p99", "max"))))
+    harness = report["harness"]
+    rows.append(("Harness send lag p99 / max", spread(harness["send_lag_ms"], ("p99", "max"))))
+    if harness["loop_lag_ms"]["max"] is not None:
+        rows.append(("Harness loop lag p99 / max", spread(harness["loop_lag_ms"], ("p99", "max"))))
+    if harness["cpu_share"] is not None:
+        rows.append(("Harness CPU, busiest process", f"{share(harness['cpu_share'])} of a core"))
     return rows
 
 
@@ -40,7 +45,9 @@ def account_text(run: Mapping[str, Any]) -> str:
 def turns_text(summary: Mapping[str, Any]) -> str:
     """``17 of 20``, and how many do not count."""
     void = summary["void_turns"]
-    return f"{summary['turns_passed']:,} of {summary['turns']:,}" + (f" ({void:,} void)" if void else "")
+    cut_off = summary["cut_off_turns"]
+    aside = [f"{number:,} {what}" for number, what in ((void, "void"), (cut_off, "cut off")) if number]
+    return f"{summary['turns_passed']:,} of {summary['turns']:,}" + (f" ({', '.join(aside)})" if aside else "")
 
 
 def spread(distribution: Mapping[str, Any] | None, statistics: Sequence[str]) -> str:
@@ -58,6 +65,11 @@ def assertion_text(assertion: Mapping[str, Any]) -> tuple[str, str]:
     sign = "≥" if key.startswith("min_") else "≤"
     actual = "none" if assertion["actual"] is None else number(assertion["actual"])
     return f"{sign} {number(assertion['limit'])}", actual
+
+
+def assertion_scope(assertion: Mapping[str, Any]) -> str:
+    """The calls that an assertion is about."""
+    return "every load run" if assertion["builtin"] else str(assertion["scenario"])
 
 
 def turn_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:

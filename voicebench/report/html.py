@@ -15,7 +15,15 @@ from markupsafe import Markup
 from voicebench.metrics.results import SessionResult
 from voicebench.report import format as fmt
 from voicebench.report.build import has_failed, session_view
-from voicebench.report.figures import account_text, assertion_text, facts, spread, turn_rows, turns_text
+from voicebench.report.figures import (
+    account_text,
+    assertion_scope,
+    assertion_text,
+    facts,
+    spread,
+    turn_rows,
+    turns_text,
+)
 from voicebench.report.markdown import turn_result
 from voicebench.report.plots import course_plot, latency_plot
 from voicebench.report.speech import speech_timeline
@@ -53,7 +61,8 @@ def render_html(report: Mapping[str, Any], results: Sequence[SessionResult]) -> 
         cards=cards,
         columns=_columns(len(cards)),
         outcomes=_outcomes(report["run"]),
-        assertions=[(item, *assertion_text(item)) for item in report["assertions"]],
+        assertions=[(item, assertion_scope(item), *assertion_text(item)) for item in report["assertions"]],
+        overloaded={item["worker"] for item in report["harness"]["overloaded"]},
         latency_plot=Markup(latency_plot(report, results)),
         course_plot=Markup(course_plot(report, results)),
         turns=turn_rows(report),

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from voicebench.report.figures import assertion_text, facts, key_figures, turn_rows
-from voicebench.report.format import DASH, ms, number
+from voicebench.report.figures import assertion_scope, assertion_text, facts, key_figures, spread, turn_rows
+from voicebench.report.format import DASH, ms, number, share
 from voicebench.report.verdict import verdict
 
 #: With at most this many calls each gets its own table of turns.
@@ -49,7 +49,7 @@ def _section(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
 
 def _assertions(report: Mapping[str, Any]) -> str:
     rows = [
-        (item["scenario"], item["key"], *assertion_text(item), "pass" if item["passed"] else "FAIL")
+        (assertion_scope(item), item["key"], *assertion_text(item), "pass" if item["passed"] else "FAIL")
         for item in report["assertions"]
     ]
     return _section("Assertions", ("Scenario", "Assertion", "Limit", "Actual", "Result"), rows)
@@ -77,12 +77,28 @@ def _workers(report: Mapping[str, Any]) -> str:
             number(worker["started"]),
             number(worker["recorded"]),
             number(worker["lost"]),
-            ms((worker["send_lag_ms"] or {}).get("p99")),
+            spread(worker["send_lag_ms"], ("p99", "max")),
+            spread(worker["loop_lag_ms"], ("p99", "max")),
+            number(worker["skipped_frames"]),
+            number(worker["void_turns"]),
+            share(worker["cpu_share"]),
             worker["timestamps"] or DASH,
         )
         for worker in report["workers"]
     ]
-    columns = ("Worker", "Host", "Started", "Recorded", "Lost", "Send lag p99", "Time stamps")
+    columns = (
+        "Worker",
+        "Host",
+        "Started",
+        "Recorded",
+        "Lost",
+        "Send lag p99 / max",
+        "Loop lag p99 / max",
+        "Skipped",
+        "Void",
+        "CPU",
+        "Time stamps",
+    )
     return _section("Workers", columns, rows if len(rows) > 1 else [])
 
 

@@ -1,14 +1,24 @@
 """The one sentence on top of every report: what came out, and why."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from voicebench.exits import Exit
 from voicebench.report.build import is_harness_limit
-from voicebench.report.format import count
+from voicebench.report.format import count, quantity
 
 Result = Literal["pass", "fail", "invalid", "unreachable"]
+
+#: What to do about a harness that is late.
+ADVICE = (
+    "Use more workers with fewer users each, one worker per core (pin them with taskset), "
+    "or a machine with less else to do"
+)
+#: Overloaded workers that the sentence names.
+MOST_WORKERS = 3
+
+_NAMES = {"send_lag_p99_ms": "send lag p99", "void_turn_share": "void turns", "void_turns": "void turns"}
 
 _RESULTS: dict[Exit, Result] = {
     Exit.OK: "pass",
@@ -35,6 +45,7 @@ def verdict(report: Mapping[str, Any]) -> Verdict:
 def _why(report: Mapping[str, Any], code: Exit) -> str:
     run, assertions = report["run"], report["assertions"]
     failed = [assertion for assertion in assertions if not assertion["passed"]]
+    own = [assertion for assertion in assertions if not assertion.get("builtin")]
     if code is Exit.UNREACHABLE:
         reason = report["failures"][0]["reason"] if report["failures"] else ""
         return f"No call reached the agent ({count(run['started'], 'attempt')})" + (f": {reason}." if reason else ".")
@@ -44,15 +55,15 @@ def _why(report: Mapping[str, Any], code: Exit) -> str:
         names = ", ".join(str(assertion["key"]) for assertion in failed[:3])
         more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
         verb = "does not hold" if len(failed) == 1 else "do not hold"
-        return f"{len(failed)} of {count(len(assertions), 'assertion')} {verb}: {names}{more}."
+        return f"{len(failed)} of {count(len(own), 'assertion')} {verb}: {names}{more}."
     completed = f"{count(run['completed'])} of {count(run['started'], 'call')} completed"
     void = report["summary"]["void_turns"]
     if void:  # the reader must know how little the figures may rest on
         turns = report["summary"]["turns"] + void
         completed += f"; {void:,} of {count(turns, 'turn')} do not count, since the harness disturbed them"
-    if not assertions:
+    if not own:
         return f"{completed}; the scenario asserts nothing."
-    held = "The assertion holds" if len(assertions) == 1 else f"All {len(assertions)} assertions hold"
+    held = "The assertion holds" if len(own) == 1 else f"All {len(own)} assertions hold"
     return f"{held}; {completed}."
 
 
@@ -67,7 +78,25 @@ def _invalid(report: Mapping[str, Any], failed: list[dict[str, Any]]) -> str:
     causes += run.get("invalid", [])
     if not run["completed"]:
         causes.append("no call was started" if not run["started"] else "no call completed")
-    limits = [str(assertion["key"]) for assertion in failed if is_harness_limit(assertion["key"])]
+    limits = [assertion for assertion in failed if is_harness_limit(assertion["key"])]
     if limits:
-        causes.append(f"the harness broke its own limit {', '.join(limits)}")
+        causes.append(_late(limits, report["harness"]["overloaded"]))
     return "; ".join(causes)
+
+
+def _late(limits: Sequence[Mapping[str, Any]], workers: Sequence[Mapping[str, Any]]) -> str:
+    """That the harness did not keep time, where, and what to do about it."""
+    told = ", ".join(dict.fromkeys(f"{_figure(item)} (limit {_limit(item)})" for item in limits))
+    named = ", ".join(f"{item['worker']} ({_figure(item)})" for item in workers[:MOST_WORKERS])
+    more = f" and {len(workers) - MOST_WORKERS} more" if len(workers) > MOST_WORKERS else ""
+    where = f"; overloaded: {named}{more}" if named else ""
+    return f"the harness did not keep time: {told}{where}. {ADVICE}"
+
+
+def _figure(item: Mapping[str, Any]) -> str:
+    name = _NAMES.get(item["key"].partition("_")[2], item["key"])
+    return f"{name} {quantity(item['key'], item['actual'])}" if item["actual"] is not None else f"{name} unknown"
+
+
+def _limit(item: Mapping[str, Any]) -> str:
+    return quantity(item["key"], item["limit"])

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from voicebench.metrics.results import (
     Health,
+    ProcessHealth,
     RunInfo,
     SessionMetrics,
     SessionResult,
@@ -26,7 +27,12 @@ HEALTH = Health(
     receive_lag_ms={"p50": 0.4, "p99": 3.0, "max": 6.0},
     send_lag_histogram={"533": 890, "695": 10},
     receive_lag_histogram={"603": 300, "805": 5},
+    loop_lag_ms={"p50": 0.1, "p99": 0.8, "max": 2.0},
+    collections=1,
+    cpu_share=0.2,
 )
+#: 1,000 ticks that were about 0.1 ms late, and 10 that were about 1 ms late.
+PROCESS = ProcessHealth({"p50": 0.1, "p99": 0.1, "max": 2.0}, {"463": 1000, "695": 10}, collections=4, cpu_share=0.25)
 
 
 def statuses(**known: Status) -> dict[str, Status]:
@@ -237,12 +243,13 @@ def handmade_run(**more: Any) -> RunInfo:
             scenario("barge-in", ["ask", "cut-in", "cough"], ["respond", "stop", "ignore"], barge_in_limits),
         ),
         "workers": (
-            WorkerInfo("worker-1", "host-a", started=7, recorded=7, lost=0),
+            WorkerInfo("worker-1", "host-a", started=7, recorded=7, lost=0, process=PROCESS),
             WorkerInfo("worker-2", "host-b", started=6, recorded=5, lost=1),
         ),
         "voicebench_version": "0.1.0",
         "python": "3.11.2",
         "notes": ("worker-2 was lost 24 s into the run",),
+        "limits": {"max_void_turn_share": 0.05, "max_send_lag_p99_ms": 20.0},
     }
     return RunInfo(**{**known, **more})
 

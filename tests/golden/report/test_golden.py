@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.report.handmade import booking, handmade_calls, handmade_run
+from tests.golden.report.handmade import PROCESS, booking, handmade_calls, handmade_run
 from voicebench.metrics.results import RunInfo, SessionResult, WorkerInfo
 from voicebench.report.build import build_report
 from voicebench.report.console import render_console
@@ -17,7 +17,11 @@ HERE = Path(__file__).parent
 def single_run() -> tuple[RunInfo, list[SessionResult]]:
     """One call of one scenario, as ``voicebench run`` makes it."""
     run = handmade_run(
-        scenarios=handmade_run().scenarios[:1], workers=(WorkerInfo("local", "", 1, 1, 0),), notes=(), duration_s=18.0
+        scenarios=handmade_run().scenarios[:1],
+        workers=(WorkerInfo("local", "", 1, 1, 0, PROCESS),),
+        notes=(),
+        limits={},
+        duration_s=18.0,
     )
     return run, [booking("call-01", 600.0, worker="local")]
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.golden.report.handmade import (
+    PROCESS,
     answered,
     booking,
     call,
@@ -23,12 +24,17 @@ from voicebench.report.build import build_report, exit_code
 from voicebench.report.verdict import verdict
 
 
-def run_of(calls: list[SessionResult], limits: dict[str, float] | None = None, **more: Any) -> RunInfo:
+def run_of(
+    calls: list[SessionResult],
+    limits: dict[str, float] | None = None,
+    builtin: dict[str, float] | None = None,
+    **more: Any,
+) -> RunInfo:
     """A run of one worker and one scenario whose account balances."""
     lost = sum(call.outcome == "lost" for call in calls)
     worker = WorkerInfo("worker-1", "host-a", len(calls), len(calls) - lost, lost)
     only = scenario("booking", ["ask", "confirm"], ["respond", "respond"], limits or {})
-    return handmade_run(**{"scenarios": (only,), "workers": (worker,), "notes": (), **more})
+    return handmade_run(**{"scenarios": (only,), "workers": (worker,), "notes": (), "limits": builtin or {}, **more})
 
 
 def refused(call_id: str) -> SessionResult:
@@ -204,6 +210,90 @@ def test_a_workers_figures_are_those_of_its_own_calls() -> None:
     report = build_report(run_of(calls, workers=workers), calls)
     assert [worker["send_lag_ms"]["max"] for worker in report["workers"]] == [2.5, 20.0]
     assert [worker["timestamps"] for worker in report["workers"]] == ["kernel", "kernel"]
+
+
+def test_a_worker_tells_how_its_process_fared() -> None:
+    worker = WorkerInfo("worker-1", "a", 1, 1, 0, PROCESS)
+    report = build_report(run_of([GOOD], workers=(worker,)), [GOOD])
+    (row,) = report["workers"]
+    assert row["loop_lag_ms"] == report["harness"]["loop_lag_ms"]
+    assert (row["loop_lag_ms"]["max"], row["collections"], row["cpu_share"]) == (2.0, 4, 0.25)
+    assert (row["skipped_frames"], row["void_turns"], row["receive_lag_ms"]["max"]) == (0, 0, 6.0)
+
+
+BUILTIN = {"max_void_turn_share": 0.05, "max_send_lag_p99_ms": 20.0}
+
+
+def late(call_id: str, worker: str = "worker-1", scenario: str = "booking") -> SessionResult:
+    """A call whose frames went out 40 ms late."""
+    health = replace(GOOD.health, send_lag_histogram={"1066": 900}, send_lag_ms={"p50": 40.0, "p99": 40, "max": 41.0})
+    return replace(booking(call_id, 600.0), worker=worker, health=health, scenario=scenario)
+
+
+def test_the_limits_of_a_load_run_hold_for_all_its_scenarios_together() -> None:
+    two = (scenario("booking", ["ask"], ["respond"], LIMIT), scenario("other", ["ask"], ["respond"], {}))
+    calls = [GOOD, late("late", scenario="other")]
+    report = build_report(run_of(calls, scenarios=two, builtin=BUILTIN), calls)
+    assert [(a["scenario"], a["key"], a["builtin"], a["passed"]) for a in report["assertions"]] == [
+        ("booking", "max_response_latency_ms", False, True),
+        ("", "max_void_turn_share", True, True),
+        ("", "max_send_lag_p99_ms", True, False),
+    ]
+    assert (report["exit_code"], report["passed"], report["valid"]) == (Exit.INVALID, False, False)
+
+
+def test_a_scenario_that_sets_a_limit_itself_is_held_to_that_alone() -> None:
+    own = {"max_send_lag_p99_ms": 50.0}
+    two = (scenario("booking", ["ask"], ["respond"], {}), scenario("lax", ["ask"], ["respond"], own))
+    calls = [GOOD, late("late", scenario="lax")]
+    report = build_report(run_of(calls, scenarios=two, builtin=BUILTIN), calls)
+    found = {(a["scenario"], a["key"]): round(a["actual"]) for a in report["assertions"]}
+    assert found == {
+        ("lax", "max_send_lag_p99_ms"): 40,
+        ("", "max_void_turn_share"): 0,
+        ("", "max_send_lag_p99_ms"): 1,
+    }
+    assert report["exit_code"] == Exit.OK
+
+
+def test_beyond_a_limit_the_report_names_the_overloaded_workers_and_says_what_to_do() -> None:
+    calls = [GOOD, late("a", "worker-2"), late("b", "worker-3")]
+    workers = tuple(WorkerInfo(f"worker-{n}", "h", 1, 1, 0) for n in (1, 2, 3))
+    report = build_report(run_of(calls, workers=workers, builtin=BUILTIN), calls)
+    assert [(item["worker"], item["key"]) for item in report["harness"]["overloaded"]] == [
+        ("worker-2", "max_send_lag_p99_ms"),
+        ("worker-3", "max_send_lag_p99_ms"),
+    ]
+    assert verdict(report).why == (
+        "The measurement is not valid: the harness did not keep time: send lag p99 40 ms (limit 20 ms); overloaded: "
+        "worker-2 (send lag p99 40 ms), worker-3 (send lag p99 40 ms). Use more workers with fewer users each, one "
+        "worker per core (pin them with taskset), or a machine with less else to do."
+    )
+
+
+def test_a_share_that_no_worker_breaks_alone_names_the_nearest() -> None:
+    void_run = [item for item in handmade_calls() if item.call_id in ("call-01", "call-07")]
+    calls = [*void_run, *(booking(f"good-{n}", 600.0, worker="worker-2") for n in range(2))]
+    workers = (WorkerInfo("worker-1", "h", 2, 2, 0), WorkerInfo("worker-2", "h", 2, 2, 0))
+    report = build_report(run_of(calls, workers=workers, builtin={"max_void_turn_share": 0.1}), calls)
+    assert report["harness"]["overloaded"] == [
+        {"worker": "worker-1", "key": "max_void_turn_share", "limit": 0.1, "actual": 0.25}
+    ]
+    lax = build_report(run_of(calls, workers=workers, builtin={"max_void_turn_share": 0.2}), calls)
+    assert (lax["harness"]["overloaded"], lax["exit_code"]) == ([], Exit.OK)
+
+
+def test_built_in_limits_are_not_counted_as_what_the_scenario_asserts() -> None:
+    assert verdict(build_report(run_of([GOOD], builtin=BUILTIN), [GOOD])).why == (
+        "1 of 1 call completed; the scenario asserts nothing."
+    )
+    slow = build_report(run_of([SLOW], LIMIT, builtin=BUILTIN), [SLOW])
+    assert verdict(slow).why == "1 of 1 assertion does not hold: max_response_latency_ms."
+
+
+def test_a_run_in_which_no_call_was_measured_breaks_no_limit_on_the_harness() -> None:
+    report = build_report(run_of([refused("a")], builtin=BUILTIN), [refused("a")])
+    assert (report["assertions"], report["exit_code"]) == ([], Exit.UNREACHABLE)
 
 
 def test_results_may_come_as_an_iterator() -> None:
