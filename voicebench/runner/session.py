@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from array import array
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -77,6 +78,16 @@ class Call:
         """The running conversation. Only after connecting."""
         assert self._conversation is not None
         return self._conversation
+
+    @property
+    def frame_s(self) -> float:
+        """Length of the caller's frames."""
+        return self.scenario.frame_ms / 1000
+
+    @property
+    def sent_ns(self) -> "array[int]":
+        """Per caller frame so far: when it was sent, negative if it was skipped. Empty before and after the call."""
+        return self._conversation.sent if self._conversation is not None else array("q")
 
     def run(self) -> SessionRecord:
         """Connect, play the scenario, close, and return the record."""
