@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import gevent
 import numpy as np
 from gevent.event import Event
 
@@ -146,10 +145,10 @@ class Call:
         except Exception as error:
             if self._conversation is not None:
                 self._conversation.note("close failed", f"{type(error).__name__}: {error}", self._now_ns())
-        if self.virtual:
+        if self._pacer is None:
             self._record = self._make_record()
         else:  # the tracks of a long call take milliseconds, which other calls' frames do not have
-            self._record = gevent.get_hub().threadpool.apply(self._make_record)
+            self._record = self._pacer.analyst.apply(self._make_record)
         self._conversation = None  # the record holds it all
         return self._record
 
