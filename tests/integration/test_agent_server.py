@@ -17,7 +17,8 @@ import pytest
 import websocket
 
 from voicebench.agents.background import BackgroundServer
-from voicebench.agents.call import MAX_BACKLOG_BYTES, Call, CallEnded
+from voicebench.agents.call import MAX_BACKLOG_BYTES, CallEnded
+from voicebench.agents.websocket import WebSocketCall
 from voicebench.audio.synth import speech
 from voicebench.clock.kernel import KernelClock
 
@@ -342,7 +343,7 @@ def test_what_a_caller_does_not_read_is_bounded() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()):
         sock, _ = listener.accept()
         sock.setblocking(False)
-        call = Call(sock)
+        call = WebSocketCall(sock, 16000)
 
         def talk_on() -> None:
             for _ in range(100_000):
@@ -358,7 +359,7 @@ def test_what_the_socket_did_not_take_goes_out_later_in_order() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as peer:
         sock, _ = listener.accept()
         sock.setblocking(False)
-        call = Call(sock)
+        call = WebSocketCall(sock, 16000)
         sent = bytearray()
         number = 0
         while len(call.backlog) < 10_000:
@@ -379,7 +380,7 @@ def test_the_end_of_a_stream_is_an_end_of_the_call() -> None:
         peer = socket.create_connection(listener.getsockname())
         sock, _ = listener.accept()
         sock.setblocking(False)
-        call = Call(sock)
+        call = WebSocketCall(sock, 16000)
         assert call.read(bytearray(100), KernelClock()) == (0, 0)
         peer.close()
         sock.settimeout(PATIENCE_S)

@@ -96,7 +96,7 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
 def test_the_old_name_of_the_agent_still_parses() -> None:
     args = build_parser().parse_args(["mock-server", "--port", "9000", "-o", "response_delay_ms=250"])
 
-    assert (args.host, args.port, args.sample_rate) == ("127.0.0.1", 9000, 16000)
+    assert (args.host, args.port, args.protocol) == ("127.0.0.1", 9000, "websocket")
     assert key_values(args.options) == {"response_delay_ms": 250}
 
 

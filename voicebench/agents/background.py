@@ -19,14 +19,16 @@ STOP_TIMEOUT_S = 10.0
 class BackgroundServer:
     """``with BackgroundServer(response_delay_ms=200) as agent: ... agent.url``
 
-    Keyword arguments are the agent's options. ``extra`` goes to the command line (``--tls-cert`` and the like), and
-    ``prefix`` before it (``taskset -c 1``). The log is readable while the process runs, and after it.
+    ``protocol`` is websocket or audiosocket; other keyword arguments are the agent's options. ``extra`` goes to the
+    command line (``--tls-cert`` and the like), and ``prefix`` before it (``taskset -c 1``). The log is readable while
+    the process runs, and after it.
     """
 
     def __init__(
         self,
-        sample_rate: int = 16000,
+        sample_rate: int | None = None,
         *,
+        protocol: str = "websocket",
         log_path: Path | None = None,
         extra: tuple[str, ...] = (),
         prefix: tuple[str, ...] = (),
@@ -36,8 +38,9 @@ class BackgroundServer:
         self._directory = tempfile.TemporaryDirectory(prefix="voicebench-agent-")
         self.log_path = log_path or Path(self._directory.name) / "agent.jsonl"
         self._errors = Path(self._directory.name) / "stderr"
-        self._command = [*prefix, sys.executable, "-m", "voicebench.agents", "--port", "0"]
-        self._command += ["--sample-rate", str(sample_rate), "--log", str(self.log_path), *extra, *_flags(options)]
+        self._command = [*prefix, sys.executable, "-m", "voicebench.agents", "--protocol", protocol, "--port", "0"]
+        self._command += [] if sample_rate is None else ["--sample-rate", str(sample_rate)]
+        self._command += ["--log", str(self.log_path), *extra, *_flags(options)]
         self.process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:

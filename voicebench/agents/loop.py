@@ -17,21 +17,19 @@ import time
 import traceback
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from time import monotonic_ns
 
-from voicebench.agents.call import CLEAR, Call, CallEnded, Stage, call_id, encode_text
+from voicebench.agents.call import Call, CallEnded, Stage
 from voicebench.agents.hearing import NO_MASK, Hearing
 from voicebench.agents.reference import Audio, Clear, ReferenceAgent, ReferenceOptions
 from voicebench.agents.truth import CallTruth, TruthLog
 from voicebench.agents.voice import FramedVoice
 from voicebench.clock.kernel import NS, KernelClock
 from voicebench.clock.timer import TimerFd
-from voicebench.wire.handshake import UpgradeRequest
-from voicebench.wire.rfc6455 import CloseCode, Opcode, encode_frame, whole_masked_binary
 
 SWEEP_S = 0.0005  #: sweeps are at least this far apart while there is much to do
 HOUSEKEEPING_S = 0.5
-HANDSHAKE_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 1.0
 _READY_AT_ONCE = 64  # sockets read before what is due is sent
 _DUE_AT_ONCE = 128  # frames sent before sockets are read
@@ -46,6 +44,7 @@ class AgentLoop:
     def __init__(
         self,
         listener: socket.socket,
+        protocol: type[Call],
         sample_rate: int,
         options: ReferenceOptions,
         log: TruthLog,
@@ -53,13 +52,16 @@ class AgentLoop:
         frame_ms: float = 20.0,
     ) -> None:
         self._listener = listener
+        self._protocol = protocol
+        self._sample_rate = sample_rate
         self._options = options
         self._log = log
         self._tls = tls
         self._frame_s = frame_ms / 1000
         self._bytes_per_s = 2 * sample_rate
         self._piece_bytes = 2 * round(sample_rate * _PIECE_S)
-        self._voice = FramedVoice(options, sample_rate, frame_ms, lambda pcm: encode_frame(Opcode.BINARY, pcm))
+        encode = partial(protocol.encode_audio, sample_rate=sample_rate)
+        self._voice = FramedVoice(options, sample_rate, frame_ms, encode)
         self._voice.prepare()
         self._hearing = Hearing(sample_rate, options.threshold_db)
         self._heard: list[tuple[Call, float, float]] = []  # call, arrival, duration of each frame in _hearing
@@ -103,13 +105,13 @@ class AgentLoop:
             self._release()
 
     def stop(self) -> None:
-        """Take no more calls and close those that are open (1001). From a signal handler, write to ``wake_write``."""
+        """Take no more calls and hang up those that are open. From a signal handler, write to ``wake_write``."""
         if self._stopping:
             return
         self._stopping = True
         self._stop_accepting()
         for call in list(self._calls.values()):
-            self._close(call, CloseCode.GOING_AWAY, "agent is shutting down", "agent shut down")
+            self._hang_up(call, "agent shut down")
 
     # One sweep
 
@@ -154,21 +156,20 @@ class AgentLoop:
         if not size:
             return
         arrived = (arrived_ns - self._origin_ns) / NS
-        if call.stage is Stage.OPEN and call.parser.idle:
-            start = whole_masked_binary(self._buffer, size)
-            length = size - start
-            if start and length % 4 == 0 and length <= self._piece_bytes:
-                self._hearing.add(bytes(self._view[start:size]), bytes(self._view[start - 4 : start]))
-                self._heard.append((call, arrived, length / self._bytes_per_s))
+        if call.stage is Stage.OPEN:
+            whole = call.whole_audio(self._buffer, size)
+            if whole is not None and len(whole[0]) <= self._piece_bytes:
+                self._hearing.add(*whole)
+                self._heard.append((call, arrived, len(whole[0]) / self._bytes_per_s))
                 call.last_arrival_s = arrived
                 return
         data: bytes | memoryview = self._view[:size]
-        if call.stage is Stage.HTTP:
-            upgraded = call.upgrade(bytes(data))
-            if upgraded is None:
+        if call.stage is Stage.OPENING:
+            behind = call.open(bytes(data))
+            if behind is None:
                 return
-            self._open(call, upgraded[0])
-            data = upgraded[1]
+            self._open(call)
+            data = behind
         self._put_aside(call, call.parse(data), arrived)
         self._watch(call)
 
@@ -226,9 +227,9 @@ class AgentLoop:
             if isinstance(output, Audio):
                 call.send(output.frame)
             elif isinstance(output, Clear):
-                call.send(CLEAR)
+                call.send(call.clear)
             else:
-                call.send(encode_text(output))
+                call.send(call.encode_text(output))
                 continue
             truth.sent(agent, output, self._now())
         self._plan(call, agent)
@@ -261,26 +262,26 @@ class AgentLoop:
             sock.setblocking(False)
             if self._tls is not None:
                 sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-            call = Call(sock)
+            call = self._protocol(sock, self._sample_rate)
         except OSError:
             sock.close()
             self._log.refused += 1
             return
-        call.deadline_s = self._now() + HANDSHAKE_TIMEOUT_S
+        call.deadline_s = self._now() + call.opening_timeout_s
         self._calls[call.fd] = call
         self._epoll.register(call.fd, select.EPOLLIN)
 
-    def _open(self, call: Call, request: UpgradeRequest) -> None:
+    def _open(self, call: Call) -> None:
         call.deadline_s = None
         call.agent = ReferenceAgent(self._options, self._voice, self._frame_s)
-        call.truth = CallTruth(call_id(request), self._now(), self._origin_ns, self._options, self._frame_s)
+        call.truth = CallTruth(call.call_id, self._now(), self._origin_ns, self._options, self._frame_s)
 
-    def _close(self, call: Call, code: int, text: str, reason: str) -> None:
-        """Close from our side."""
+    def _hang_up(self, call: Call, reason: str) -> None:
+        """End a call from our side."""
         try:
             if call.stage is not Stage.OPEN:
                 raise CallEnded(reason)
-            call.close(code, text, reason)
+            call.hang_up(reason)
             self._watch(call)
         except CallEnded as end:
             self._end(call, str(end))
@@ -315,7 +316,7 @@ class AgentLoop:
         self._clock.refresh()
         for call in list(self._calls.values()):
             if call.deadline_s is not None and now >= call.deadline_s:
-                self._end(call, "handshake timed out")
+                self._end(call, "opening timed out")
         if not self._accepting and not self._stopping:
             self._accept_again()
 

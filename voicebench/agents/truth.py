@@ -4,7 +4,7 @@ One JSON object a line, one line a call, written when the call ends; at the end 
 ``calls``, ``refused`` and ``late_ms`` over all. Times are CLOCK_MONOTONIC nanoseconds (``_ns``), so they compare
 with those of a caller on the same machine.
 
-    call_id             from the caller's header X-Call-Id, or made up
+    call_id             from the caller's header X-Call-Id, or made up; over AudioSocket the hexadecimal UUID
     opened_ns, closed_ns, reason
     greeting            a reply as below, or null
     turns[]             one per turn of the caller that the agent heard to its end:
@@ -18,6 +18,7 @@ with those of a caller on the same machine.
       cut, stop_ns      whether and when the agent stopped for it
     late_ms             sent minus due over all frames and clears of the call: p50, p99, max; null without any
     texts               text messages from the caller; start_keys: the keys of the first, if it was a JSON object
+    dtmf                the digits that the caller pressed
 """
 
 import json
@@ -53,6 +54,7 @@ class CallTruth:
         self.late_s = array("d")
         self.texts = 0
         self.start_keys: list[str] | None = None
+        self.dtmf = ""
         self._opened_s = opened_s
         self._origin_ns = origin_ns
         self._threshold_db = options.threshold_db
@@ -122,6 +124,7 @@ class CallTruth:
             "late_ms": summarise(np.asarray(self.late_s) * 1000),
             "texts": self.texts,
             "start_keys": self.start_keys,
+            "dtmf": self.dtmf,
         }
 
     def _follow_speech(self, agent: ReferenceAgent, loudness: Loudness, t: float) -> None:
