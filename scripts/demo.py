@@ -13,6 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 OUT = Path("reports/demo")
 #: Longer than a call, so that every call which is going on at the end is played to its own end.
 DRAIN_S = 25
+#: A demonstration has to end well on a busy machine too, and its report shows what was disturbed. A measurement keeps
+#: the usual limits on the harness.
+LENIENT = {"VOICEBENCH_MAX_VOID_TURN_SHARE": "1", "VOICEBENCH_MAX_SEND_LAG_P99_MS": "1000"}
 
 
 def main() -> int:
@@ -25,7 +28,8 @@ def main() -> int:
         command = load_command(agent.url, free_port())
         print("demo: an agent listens on", agent.url)
         print("demo:", " ".join(command), flush=True)
-        with subprocess.Popen(command, executable=Path(sys.executable).with_name(command[0])) as load:
+        locust = Path(sys.executable).with_name(command[0])
+        with subprocess.Popen(command, executable=locust, env={**LENIENT, **os.environ}) as load:
             try:
                 return load.wait()
             except KeyboardInterrupt:  # the run ends its calls and writes its report
