@@ -111,6 +111,17 @@ class SessionResult:
     health: Health = field(default_factory=Health)
     recording: Mapping[str, str] | None = None  #: paths of the stereo, user and agent file, relative to the run
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    scheduled_at: float | None = None  #: Unix time at which the call was to begin; None with closed arrivals
+
+    @property
+    def start_lag_ms(self) -> float | None:
+        """How long after its scheduled time the call began; None with closed arrivals."""
+        return None if self.scheduled_at is None else max(0.0, (self.started_at - self.scheduled_at) * 1000)
+
+    @property
+    def setup_ms(self) -> float | None:
+        """The caller's wait for the connection, from the scheduled time if there is one; None if never connected."""
+        return None if self.connect_ms is None else (self.start_lag_ms or 0.0) + self.connect_ms
 
 
 @dataclass(frozen=True)
@@ -147,7 +158,7 @@ class RunInfo:
     created_at: str  #: ISO 8601, UTC
     duration_s: float
     command: str
-    arrivals: Literal["closed", "open"]
+    arrivals: Literal["closed", "open"]  #: open: calls begin on a schedule, whether or not others have ended
     clock: str
     adapter: Mapping[str, Any]
     scenarios: tuple[Mapping[str, Any], ...]
@@ -155,5 +166,6 @@ class RunInfo:
     voicebench_version: str
     python: str
     notes: tuple[str, ...] = ()  #: what the reader must know, for example that workers joined
+    schedule: str = ""  #: open arrivals in words
     invalid: tuple[str, ...] = ()  #: why the measurement is not valid whatever its figures: a worker vanished, say
     limits: Mapping[str, float] = field(default_factory=dict)  #: built-in assertions, for what no scenario asserts

@@ -37,6 +37,8 @@ _CALL = (
     "clock",
     "timestamps",
 )
+#: When the call was to begin, and for readers what follows from it.
+_ARRIVAL = ("scheduled_at", "start_lag_ms", "setup_ms")
 
 
 def to_dict(result: SessionResult) -> dict[str, Any]:
@@ -45,6 +47,7 @@ def to_dict(result: SessionResult) -> dict[str, Any]:
     data: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         **{name: getattr(result, name) for name in _CALL},
+        **{name: getattr(result, name) for name in _ARRIVAL},
         "adapter": dict(result.adapter),
         "metadata": dict(result.metadata),
         "turns": [_turn_to_dict(turn) for turn in metrics.turns] if metrics else [],
@@ -108,6 +111,7 @@ def _session_from_dict(data: Mapping[str, Any]) -> SessionResult:
         )
     return SessionResult(
         **{name: data[name] for name in _CALL},
+        scheduled_at=data.get("scheduled_at"),
         adapter=data["adapter"],
         metrics=metrics,
         health=Health(**_known(Health, data["health"])),

@@ -19,6 +19,9 @@ talk_overs              `respond` turns that the agent answered before the user 
 barge_in_turns          `stop` turns; barge_in_success_rate is the share of those that stopped in time
 barge_in_stop_ms        distribution over the `stop` turns that stopped, in time or not
 noise_turns             `ignore` turns; false_barge_ins and spurious_responses are those that were not ignored
+setup_ms                distribution over calls: scheduled (or, with closed arrivals, begun) to connected. Missed: the
+                        call failed before that; void: the harness ended it before that
+start_lag_ms            distribution over calls with open arrivals: scheduled to begun
 turn_wer, mean_wer      distribution over all turns that have a WER, and its mean
 overlap_ms,             sums over calls
 talk_over_ms
@@ -58,6 +61,8 @@ class Summary:
         self._sessions: Counter[str] = Counter()
         self._turns: Counter[str] = Counter()
         self._values = {name: array("d") for name in _DISTRIBUTIONS}
+        self._setups_ms = array("d")
+        self._start_lags_ms = array("d")
         self._missed: Counter[str] = Counter()
         self._void: Counter[str] = Counter()
         self._overlaps_ms = array("d")
@@ -69,6 +74,7 @@ class Summary:
         """Count one call and its turns."""
         self._sessions["all"] += 1
         self._sessions[result.outcome] += 1
+        self._add_setup(result)
         self._send_lag.update(result.health.send_lag_histogram)
         self._receive_lag.update(result.health.receive_lag_histogram)
         if result.metrics is None:
@@ -102,6 +108,8 @@ class Summary:
             "overlap_ms": round(math.fsum(self._overlaps_ms), 1),
             "talk_over_ms": round(math.fsum(self._talk_overs_ms), 1),
             "turn_wer": stats["turn_wer"],
+            "setup_ms": distribution(self._setups_ms, missed=self._missed["setup"], void=self._void["setup"]),
+            "start_lag_ms": distribution(self._start_lags_ms, digits=3),
             "completed_sessions": sessions["completed"],
             "truncated_sessions": sessions["truncated"],
             "failed_sessions": sessions["failed"],
@@ -115,6 +123,17 @@ class Summary:
             "send_lag_p99_ms": _lag(self._send_lag, 99),
             "receive_lag_p99_ms": _lag(self._receive_lag, 99),
         }
+
+    def _add_setup(self, result: SessionResult) -> None:
+        if result.outcome == "lost":
+            return
+        if result.start_lag_ms is not None:
+            self._start_lags_ms.append(result.start_lag_ms)
+        if result.setup_ms is not None:
+            self._setups_ms.append(result.setup_ms)
+        else:
+            self._missed["setup"] += result.outcome == "failed"
+            self._void["setup"] += result.outcome == "truncated"
 
     def _add_turn(self, turn: TurnResult) -> None:
         for name, (metric, expect, _) in _DISTRIBUTIONS.items():
@@ -168,7 +187,7 @@ def by_turn(results: Iterable[SessionResult]) -> dict[str, dict[str, Any]]:
     """The figures of each turn, by "scenario/turn": scenarios in alphabetical order, turns in their own.
 
     ``sessions`` and the outcomes are those of the calls that measured the turn. What has no value per turn
-    (overlap_ms, talk_over_ms) is None.
+    (overlap_ms, talk_over_ms, setup_ms, start_lag_ms) is None.
     """
     groups: dict[tuple[str, str], Summary] = {}
     places: dict[tuple[str, str], int] = {}
@@ -180,7 +199,7 @@ def by_turn(results: Iterable[SessionResult]) -> dict[str, dict[str, Any]]:
             key = result.scenario, turn.id
             groups.setdefault(key, Summary()).add(alone)
             places[key] = min(place, places.get(key, place))
-    unknown = {"overlap_ms": None, "talk_over_ms": None}
+    unknown = dict.fromkeys(("overlap_ms", "talk_over_ms", "setup_ms", "start_lag_ms"))
     ordered = sorted(groups, key=lambda key: (key[0], places[key], key[1]))
     return {"/".join(key): {**groups[key].close(), **unknown} for key in ordered}
 

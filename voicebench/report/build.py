@@ -40,7 +40,7 @@ _OF_A_WORKER = (
 )
 
 #: What the harness measures of itself. Where one of these breaks its limit, the measurement is not valid.
-HARNESS_FIGURES = ("void_turns", "void_turn_share", "send_lag_p99_ms")
+HARNESS_FIGURES = ("void_turns", "void_turn_share", "send_lag_p99_ms", "start_lag_ms")
 
 
 def build_report(run: RunInfo, results: Iterable[SessionResult]) -> dict[str, Any]:
@@ -168,6 +168,7 @@ def _account(run: RunInfo, calls: Sequence[SessionResult]) -> dict[str, Any]:
         "duration_s": run.duration_s,
         "command": redact_command(run.command),
         "arrivals": run.arrivals,
+        "schedule": run.schedule,
         "notes": notes,
         **({"invalid": [redact_text(reason) for reason in run.invalid]} if run.invalid else {}),
     }
@@ -210,6 +211,8 @@ def _workers(run: RunInfo, calls: Sequence[SessionResult]) -> list[dict[str, Any
         kept = {name: figures[name] for name in _OF_A_WORKER}
         lag = figures["send_lag_ms"] if group else None
         who = {name: getattr(worker, name) for name in ("id", "host", "started", "recorded", "lost")}
+        if run.arrivals == "open":
+            kept["start_lag_ms"] = summarise(group)["start_lag_ms"]
         views.append({**who, **kept, "send_lag_ms": lag, "timestamps": "+".join(figures["timestamps"]) or None})
     return views
 
@@ -235,7 +238,12 @@ def overloaded(assertions: Iterable[Mapping[str, Any]], workers: Sequence[Mappin
 def _figure(worker: Mapping[str, Any], key: str) -> float | None:
     """A worker's own figure for a limit on the harness."""
     name = key.partition("_")[2]
-    value = (worker["send_lag_ms"] or {}).get("p99") if name == "send_lag_p99_ms" else worker[name]
+    if name == "send_lag_p99_ms":
+        value = (worker["send_lag_ms"] or {}).get("p99")
+    elif name == "start_lag_ms":
+        value = worker.get("start_lag_ms", {}).get(key.partition("_")[0])
+    else:
+        value = worker[name]
     return None if value is None else float(value)
 
 

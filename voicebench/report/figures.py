@@ -26,6 +26,9 @@ def key_figures(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     if summary["mean_wer"] is not None:
         rows.append(("Mean WER of the agent's hearing", number(summary["mean_wer"])))
     harness = report["harness"]
+    if run["arrivals"] == "open":
+        rows.append(("Call setup p50 / p99 / max", spread(summary["setup_ms"], ("p50", "p99", "max"))))
+        rows.append(("Calls begun late by p99 / max", spread(summary["start_lag_ms"], ("p99", "max"))))
     rows.append(("Harness send lag p99 / max", spread(harness["send_lag_ms"], ("p99", "max"))))
     if harness["loop_lag_ms"]["max"] is not None:
         rows.append(("Harness loop lag p99 / max", spread(harness["loop_lag_ms"], ("p99", "max"))))
@@ -103,7 +106,7 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Scenario", ", ".join(scenario["name"] for scenario in report["scenarios"]) or DASH),
         ("Agent", str(adapter.get("type", DASH)) + (f" at {target}" if target else "")),
         ("Started", report["created_at"]),
-        ("Clock", report["clock"] + (f", {run['arrivals']} arrivals" if run["started"] > 1 else "")),
+        ("Clock", report["clock"] + (f", {_arrivals(run)}" if run["started"] > 1 else "")),
     ]
     if report["workers"]:
         rows.append(
@@ -115,3 +118,7 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     if run["command"]:
         rows.append(("Command", run["command"]))
     return rows
+
+
+def _arrivals(run: Mapping[str, Any]) -> str:
+    return f"{run['arrivals']} arrivals" + (f": {run['schedule']}" if run["schedule"] else "")

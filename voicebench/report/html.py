@@ -158,6 +158,10 @@ def _cards(report: Mapping[str, Any]) -> list[dict[str, str]]:
     if summary["mean_wer"] is not None:
         worst = fmt.number(fmt.at(summary.get("turn_wer"), "max"))
         cards.append(_card("Mean word error rate", fmt.number(summary["mean_wer"]), f"worst turn {worst}"))
+    if report["run"]["arrivals"] == "open":
+        setup, late = summary["setup_ms"], fmt.ms(summary["start_lag_ms"]["max"])
+        beside = f"p99 {fmt.ms(setup['p99'])} · from the scheduled time; begun late by at most {late}"
+        cards.append(_card("Call setup", fmt.ms(setup["p50"]), beside, "bad" if setup["missed"] else ""))
     void = summary.get("void_turns") or 0
     skipped = fmt.count(report["harness"]["skipped_frames"], "frame")
     beside = f"send lag p99 · {fmt.count(void, 'void turn')}, {skipped} skipped"

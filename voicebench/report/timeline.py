@@ -2,8 +2,10 @@
 
 Conventions
 -----------
-- ``t_s`` is the start of a bin in seconds after the first call began. Bins last a whole number of seconds, and there
-  are at most ``MAX_BINS``.
+- ``t_s`` is the start of a bin in seconds after the first call began, or was to begin. Bins last a whole number of
+  seconds, and there are at most ``MAX_BINS``.
+- ``scheduled`` counts calls by when they were to begin, ``started`` by when they did; with closed arrivals that is
+  the same.
 - ``active`` is the largest number of calls that were under way at once during the bin.
 - A response latency counts in the bin in which the caller stopped speaking.
 - ``send_lag_ms.p99`` is that of all frames of the calls that were under way in the bin.
@@ -25,6 +27,7 @@ MAX_BINS = 300
 @dataclass
 class _Bin:
     active: int = 0
+    scheduled: int = 0
     started: int = 0
     ended: int = 0
     failed: int = 0
@@ -67,7 +70,8 @@ def timeline(calls: Sequence[SessionResult]) -> list[dict[str, Any]]:
     if not calls:
         return []
     spans = [call_span(call) for call in calls]
-    origin = min(begin for begin, _ in spans)
+    due = [call.started_at if call.scheduled_at is None else call.scheduled_at for call in calls]
+    origin = min(*due, *(begin for begin, _ in spans))
     length = max(end for _, end in spans) - origin
     width = max(1, math.ceil(length / MAX_BINS))
     bins = [_Bin() for _ in range(max(1, math.ceil(length / width)))]
@@ -75,6 +79,8 @@ def timeline(calls: Sequence[SessionResult]) -> list[dict[str, Any]]:
     def place(time: float) -> int:
         return min(max(int((time - origin) // width), 0), len(bins) - 1)
 
+    for at in due:
+        bins[place(at)].scheduled += 1
     for call, (begin, end) in zip(calls, spans, strict=True):
         first, last = place(begin), place(end)
         bins[first].started += 1
@@ -114,6 +120,7 @@ def _rendered(bins: Sequence[_Bin], width: int) -> list[dict[str, Any]]:
             {
                 "t_s": number * width,
                 "active": bin_.active,
+                "scheduled": bin_.scheduled,
                 "started": bin_.started,
                 "ended": bin_.ended,
                 "failed": bin_.failed,

@@ -16,8 +16,15 @@ Statistic = Literal["min", "p50", "p90", "p95", "p99", "max", "mean", "value"]
 
 STATISTICS: tuple[str, ...] = ("min", "p50", "p90", "p95", "p99", "max", "mean")
 
-#: Metrics of which a run has one value per turn: the summary holds a distribution of each.
-DISTRIBUTIONS: tuple[str, ...] = ("response_latency_ms", "ttfa_ms", "barge_in_stop_ms", "turn_wer")
+#: Metrics of which a run has one value per turn, or per call: the summary holds a distribution of each.
+DISTRIBUTIONS: tuple[str, ...] = (
+    "response_latency_ms",
+    "ttfa_ms",
+    "barge_in_stop_ms",
+    "turn_wer",
+    "setup_ms",
+    "start_lag_ms",
+)
 
 #: Metrics of which a run has one value.
 FIGURES: tuple[str, ...] = (

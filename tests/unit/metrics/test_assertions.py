@@ -38,6 +38,9 @@ NOTHING = summarise([])
         ("max_missed_responses", 0, True),
         ("min_turns_passed", 1, True),
         ("max_send_lag_p99_ms", 5, True),
+        ("p99_setup_ms", 12.5, True),
+        ("p99_setup_ms", 12.4, False),
+        ("p99_start_lag_ms", 1000, False),  # nothing was scheduled
     ],
 )
 def test_a_limit_holds_up_to_the_limit_itself(key: str, limit: float, passed: bool) -> None:

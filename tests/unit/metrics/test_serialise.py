@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,15 @@ RICH = measure(
     recording={"stereo": "recordings/call-1.wav"},
 )
 REFUSED = measure(call([RESPOND], [], duration_s=0.0, connect_ms=None, outcome="failed", reason="refused"))
+WAITED = replace(RICH, scheduled_at=RICH.started_at - 0.125)
 PROCESS = ProcessHealth({"p50": 0.1, "p99": 2.0, "max": 9.5}, {"0": 3, "12": 1}, 2, 0.25)
 RUN = RunInfo(
     id="r1",
     created_at="2024-05-01T10:00:00+00:00",
     duration_s=30.5,
     command="voicebench run demo.yaml",
-    arrivals="closed",
+    arrivals="open",
+    schedule="5 calls a second, evenly spaced",
     clock="real",
     adapter={"type": "websocket"},
     scenarios=({"name": "demo", "turns": 1, "turn_ids": ["turn-1"]},),
@@ -55,7 +57,7 @@ RUN = RunInfo(
 )
 
 
-@pytest.mark.parametrize("result", [RICH, REFUSED], ids=["measured", "never connected"])
+@pytest.mark.parametrize("result", [RICH, WAITED, REFUSED], ids=["measured", "scheduled", "never connected"])
 def test_a_call_comes_back_exactly(result: SessionResult) -> None:
     assert from_dict(json.loads(json.dumps(to_dict(result)))) == result
 

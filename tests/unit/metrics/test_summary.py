@@ -50,6 +50,23 @@ def test_latencies_of_respond_turns_vb28() -> None:
     assert (summary["overlap_ms"], summary["talk_over_ms"]) == (300.0, 300.0)
 
 
+def test_setup_counts_from_the_scheduled_time() -> None:
+    at = replied(0.5)  # connected in 12.5 ms
+    waited = replace(at, scheduled_at=at.started_at - 2.0)
+    assert (at.start_lag_ms, at.setup_ms) == (None, 12.5)
+    assert (waited.start_lag_ms, waited.setup_ms) == (2000.0, 2012.5)
+    closed = summarise([at, REFUSED])
+    assert (closed["setup_ms"]["count"], closed["setup_ms"]["max"], closed["setup_ms"]["missed"]) == (1, 12.5, 1)
+    assert closed["start_lag_ms"]["count"] == 0
+    refused = replace(REFUSED, scheduled_at=REFUSED.started_at)
+    cut_off = replace(refused, outcome="truncated")
+    lost = replace(refused, outcome="lost")
+    opened = summarise([waited, replace(at, scheduled_at=at.started_at), refused, cut_off, lost])
+    setup, lag = opened["setup_ms"], opened["start_lag_ms"]
+    assert (setup["count"], setup["min"], setup["max"], setup["missed"], setup["void"]) == (2, 12.5, 2012.5, 1, 1)
+    assert (lag["count"], lag["min"], lag["max"]) == (4, 0.0, 2000.0)
+
+
 def test_barge_ins_vb28() -> None:
     user = [(1.0, 2.0)]
     fine, late, never, silent = (

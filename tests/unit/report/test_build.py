@@ -21,6 +21,7 @@ from tests.golden.report.handmade import (
 from voicebench.exits import Exit
 from voicebench.metrics.results import RunInfo, SessionResult, WorkerInfo
 from voicebench.report.build import build_report, exit_code
+from voicebench.report.figures import facts, key_figures
 from voicebench.report.verdict import verdict
 
 
@@ -83,6 +84,21 @@ LOST = call("lost", "booking", None, "lost", "worker-1 died")
 CUT = call("cut", "booking", measured((), ()), "truncated", "the run ended")
 DROPPED = call("dropped", "booking", measured((answered("ask", 0.5, 2.5, 600.0),), ()), "failed", "hung up")
 LIMIT = {"max_response_latency_ms": 1000.0}
+
+
+def test_calls_that_began_late_are_the_harness_s_fault_and_shown_with_their_worker() -> None:
+    late = replace(GOOD, scheduled_at=GOOD.started_at - 0.5)  # connected 12 ms after it began
+    run = run_of([late], {"p99_start_lag_ms": 20.0}, arrivals="open", schedule="5 calls a second, evenly spaced")
+    report = build_report(run, [late])
+    assert report["exit_code"] == Exit.INVALID
+    assert [(item["worker"], item["actual"]) for item in report["harness"]["overloaded"]] == [("worker-1", 500.0)]
+    figures = dict(key_figures(report))
+    assert figures["Call setup p50 / p99 / max"] == "512 / 512 / 512 ms"
+    assert figures["Calls begun late by p99 / max"] == "500 / 500 ms"
+    assert (
+        dict(facts({**report, "run": {**report["run"], "started": 2}}))["Clock"]
+        == "real, open arrivals: 5 calls a second, evenly spaced"
+    )
 
 
 @pytest.mark.parametrize(

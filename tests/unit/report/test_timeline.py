@@ -23,6 +23,13 @@ def test_bins_count_what_began_ended_and_was_under_way() -> None:
     assert [row["active"] for row in rows] == [1, 3, 2]
 
 
+def test_calls_that_waited_count_where_they_were_scheduled() -> None:
+    calls = [short("a", 2.5, 1.0), short("b", 2.75, 1.0)]
+    calls = [replace(one, scheduled_at=one.started_at - 2.5 + number) for number, one in enumerate(calls)]
+    rows = timeline(calls)
+    assert [(row["scheduled"], row["started"]) for row in rows] == [(1, 0), (1, 0), (0, 2), (0, 0)]
+
+
 def test_a_response_counts_where_the_caller_stopped_speaking() -> None:
     rows = timeline([short("a", 0.0, 3.0), short("b", 0.75, 3.0)])
     assert [row["response_latency_ms"]["count"] for row in rows[:2]] == [1, 1]
