@@ -34,8 +34,9 @@ fmt: $(READY) ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## Measure the measurement: error against the agent's own log, for 1, 20 and 100 callers
-	$(BIN)/python benchmarks/accuracy.py
+bench: $(READY) ## How many calls a core holds, how exactly, against others; writes reports/bench/ (10 minutes)
+	$(BIN)/python -m benchmarks.density --publish docs/benchmarks.md
+	$(BIN)/python -m benchmarks.accuracy
 
 lock: ## Pin the newest versions of all requirements, with hashes
 	bash scripts/lock.sh
