@@ -12,11 +12,11 @@ from array import array
 import numpy as np
 
 from voicebench.audio.pcm import FLOOR_DB, FULL_SCALE
-from voicebench.runner.record import FloatArray, Int16Array, Packets
+from voicebench.runner.record import PIECES_PER_S, FloatArray, Int16Array, IntArray, Packets
 from voicebench.scenario import JitterBuffer
 
 NANO = 1_000_000_000
-_NEVER = -1
+_NEVER = -1 << 62
 
 Pcm = bytes | bytearray | memoryview
 
@@ -30,7 +30,7 @@ class Player:
     def __init__(self, rate: int, playout: str | JitterBuffer, max_s: float) -> None:
         self.rate = rate
         self.track = bytearray()
-        self._end = -1 << 62  # samples; where the queued audio ends: before anything that can arrive
+        self._end = _NEVER  # where the queued audio ends: before anything that can arrive
         self._limit = int(max_s * rate)
         self._queued = playout != "none"
         self._hold = self._room = 0
@@ -39,9 +39,10 @@ class Player:
             self._room = max(1, int(playout.max_ms * rate / 1000))
         self._arrived = array("q")
         self._read = array("q")
-        self._position = array("q")
+        self._position = array("q")  # where the packet was to sound, as its arrival decided; before the call: < 0
         self._samples = array("q")
-        self._levels: dict[int, float] = {}  # of packets whose audio the track no longer holds
+        self._cleared: dict[int, int] = {}  # the position from which on a clear took back a packet
+        self._energies: dict[int, IntArray] = {}  # of packets whose audio the track no longer holds, see _pieces
 
     @property
     def end(self) -> int:
@@ -51,27 +52,17 @@ class Player:
     def audio(self, pcm: Pcm, arrived_ns: int, read_ns: int) -> None:
         """Take one packet."""
         arrival = (arrived_ns * self.rate + NANO // 2) // NANO
-        end = self._end
-        if not self._queued:
-            position = max(0, arrival)
-            self._overlay(pcm, position)
-        elif arrival >= end:
-            position = arrival + self._hold
-        else:
-            position = end
         samples = len(pcm) >> 1
-        if position < 0:  # it came, and began to sound, before the session's time 0
-            self._levels[len(self._arrived)] = level_db(pcm)
-            sounded = min(samples, -position)
-            self._end = position + sounded
-            pcm, samples, position = pcm[2 * sounded :], samples - sounded, 0
+        position = arrival
+        if self._queued:
+            position = arrival + self._hold if arrival >= self._end else self._end
         if position + samples > self._limit or (self._room and position - arrival > self._room):
-            self._levels[len(self._arrived)] = level_db(pcm)
+            self._keep_energies(pcm)
             position = _NEVER
-        elif self._queued and samples:
-            self.track += bytes(2 * position - len(self.track))
-            self.track += pcm
-            self._end = position + samples
+        elif samples:
+            if position < 0 or not self._queued:
+                self._keep_energies(pcm)
+            self._sound(pcm, position)
         self._arrived.append(arrived_ns)
         self._read.append(read_ns)
         self._position.append(position)
@@ -79,32 +70,32 @@ class Player:
 
     def clear(self, at_ns: int) -> None:
         """Drop what has not sounded by ``at_ns`` (VB04)."""
-        cut = max(0, (at_ns * self.rate + NANO // 2) // NANO)
+        cut = (at_ns * self.rate + NANO // 2) // NANO
         if cut >= self._end:
             return
+        taken_back = []
         for number in range(len(self._position) - 1, -1, -1):
-            position, samples = self._position[number], self._samples[number]
-            if position == _NEVER:
+            position = self._position[number]
+            if position == _NEVER or number in self._cleared:
                 continue
-            if position + samples <= cut:
+            if position + self._samples[number] <= cut:
                 break
-            if number not in self._levels:  # else an earlier clear cut it already
-                self._levels[number] = level_db(bytes(self.track[2 * position : 2 * (position + samples)]))
-            if position >= cut:
-                self._position[number] = _NEVER
-        del self.track[2 * cut :]
+            taken_back.append(number)
+        self._energies.update(self._track_energies([n for n in taken_back if n not in self._energies]))
+        self._cleared.update(dict.fromkeys(taken_back, cut))
+        del self.track[2 * max(0, cut) :]
         self._end = cut
 
-    def _overlay(self, pcm: Pcm, position: int) -> None:
-        """Without a queue each packet sounds as it arrives, over whatever sounds there already."""
-        self._levels[len(self._arrived)] = level_db(pcm)
-        start, stop = 2 * position, 2 * position + len(pcm)
-        if stop > 2 * self._limit:
-            return
-        if start > len(self.track):
-            self.track += bytes(start - len(self.track))
-        self.track[start:stop] = pcm
-        self._end = len(self.track) // 2
+    def _sound(self, pcm: Pcm, position: int) -> None:
+        """Put a packet into the track, which begins at 0. Without a queue it covers whatever sounds there already."""
+        start, end = 2 * position, 2 * position + len(pcm)
+        if end > 0:
+            if start < 0:
+                pcm, start = pcm[-start:], 0
+            if start > len(self.track):
+                self.track += bytes(start - len(self.track))
+            self.track[start : start + len(pcm)] = pcm
+        self._end = max(self._end, end // 2)
 
     def heard(self) -> Int16Array:
         """The track so far, at the agent's rate."""
@@ -114,41 +105,71 @@ class Player:
         """The clocks and levels of all packets."""
         position = np.array(self._position, dtype=np.int64)
         samples = np.array(self._samples, dtype=np.int64)
-        heard = np.where(position == _NEVER, np.nan, position / self.rate)
-        levels = self._track_levels(position, samples)
-        for number, level in self._levels.items():
-            levels[number] = level
+        queued = np.where(position == _NEVER, np.nan, position / self.rate)
+        cleared = np.full(len(position), np.nan)
+        cleared[list(self._cleared)] = np.array(list(self._cleared.values()), dtype=np.float64) / self.rate
+        owner, starts, stops = _pieces(samples, self.rate)
+        energies = np.zeros(len(owner))
+        known = {**self._energies, **self._track_energies(self._in_track())}
+        if known:
+            first = np.searchsorted(owner, np.arange(len(position)))
+            numbers = sorted(known)
+            places = [np.arange(first[number], first[number] + len(known[number])) for number in numbers]
+            energies[np.concatenate(places)] = np.concatenate([known[number] for number in numbers])
         return Packets(
             arrived=np.array(self._arrived, dtype=np.int64) / NANO,
-            heard=heard,
+            heard=np.where(cleared <= queued, np.nan, queued),
             duration=samples / self.rate,
-            level_db=levels,
+            level_db=energy_db(np.bincount(owner, energies, len(position)), np.maximum(samples, 1)),
             read=np.array(self._read, dtype=np.int64) / NANO,
+            queued=queued,
+            cleared=cleared,
+            pieces_db=energy_db(energies, stops - starts),
         )
 
-    def _track_levels(self, position: np.ndarray, samples: np.ndarray) -> FloatArray:
-        """Levels of the packets that the track still holds, in one pass over it."""
-        levels = np.full(len(position), FLOOR_DB)
-        kept = np.flatnonzero((position != _NEVER) & (samples > 0))
-        kept = kept[[int(number) not in self._levels for number in kept]] if self._levels else kept
-        if not len(kept):
-            return levels
-        squares = np.square(np.frombuffer(self.track, dtype="<i2").astype(np.int32))
-        edges = np.empty(2 * len(kept), dtype=np.int64)
-        edges[0::2] = position[kept]
-        edges[1::2] = position[kept] + samples[kept]
-        squares = np.append(squares, np.int32(0))  # reduceat wants every edge inside
-        energy = np.add.reduceat(squares, edges, dtype=np.int64)[0::2]
-        levels[kept] = energy_db(energy, samples[kept])
-        return levels
+    def _in_track(self) -> list[int]:
+        """Packets whose audio the track holds."""
+        return [
+            number
+            for number, position in enumerate(self._position)
+            if position != _NEVER and number not in self._energies and self._samples[number]
+        ]
+
+    def _keep_energies(self, pcm: Pcm) -> None:
+        samples = np.frombuffer(pcm, dtype="<i2")
+        _, starts, stops = _pieces(np.array([len(samples)]), self.rate)
+        self._energies[len(self._position)] = _energies(samples, starts, stops)
+
+    def _track_energies(self, numbers: list[int]) -> dict[int, IntArray]:
+        """Energies of packets that the track holds, in one pass over it."""
+        if not numbers:
+            return {}
+        samples = np.array([self._samples[number] for number in numbers])
+        owner, starts, stops = _pieces(samples, self.rate)
+        place = np.array([self._position[number] for number in numbers])[owner]
+        first = int(place.min())
+        track = np.frombuffer(self.track, dtype="<i2", offset=2 * first).copy()  # a view would forbid its growth
+        energies = _energies(track, starts + place - first, stops + place - first)
+        return dict(zip(numbers, np.split(energies, np.flatnonzero(np.diff(owner)) + 1), strict=True))
 
 
-def level_db(pcm: Pcm) -> float:
-    """RMS level of PCM16 bytes in dBFS (VB05)."""
-    samples = np.frombuffer(pcm, dtype="<i2").astype(np.int64)
-    if not len(samples):
-        return FLOOR_DB
-    return float(energy_db(np.array([np.dot(samples, samples)]), np.array([len(samples)]))[0])
+def _pieces(samples: IntArray, rate: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Packets of so many samples, cut into pieces of 20 ms: each piece's packet, first sample, and one past its last.
+
+    The last piece of a packet may be shorter; an empty packet has none.
+    """
+    counts = -(-samples * PIECES_PER_S // rate)
+    owner = np.repeat(np.arange(len(samples)), counts)
+    number = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = number * rate // PIECES_PER_S
+    return owner, starts, np.minimum((number + 1) * rate // PIECES_PER_S, samples[owner])
+
+
+def _energies(samples: Int16Array, starts: IntArray, stops: IntArray) -> IntArray:
+    """Sums of squares between so many starts and stops."""
+    squares = np.append(np.square(samples.astype(np.int32)), np.int32(0))  # reduceat wants every edge inside
+    edges = np.stack([starts, stops], axis=1).ravel()
+    return np.add.reduceat(squares, edges, dtype=np.int64)[0::2] if len(edges) else np.zeros(0, dtype=np.int64)
 
 
 def energy_db(energy: np.ndarray, samples: np.ndarray) -> FloatArray:

@@ -20,6 +20,9 @@ Int16Array = npt.NDArray[np.int16]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+#: The levels of a packet are kept for each 20 ms of it.
+PIECES_PER_S = 50
+
 Outcome = Literal["completed", "truncated", "failed"]
 Timestamps = Literal["kernel", "wakeup", "virtual"]
 Trigger = Literal["anchor", "timeout", "not_played"]
@@ -56,11 +59,15 @@ class CallEvent:
 
 @dataclass(frozen=True)
 class Packets:
-    """The agent's audio packets in the order of their arrival; arrays of one length.
+    """The agent's audio packets in the order of their arrival; arrays of one length but for the last.
 
     ``arrived`` is the arrival plane. ``heard`` is when the packet's first sample sounds in the caller's
     player, or NaN if it never does. ``level_db`` is the packet's RMS level (floor -120). ``read`` is when the
     harness read the packet: ``read - arrived`` is the receive lag.
+
+    ``queued`` is when the first sample was to sound as things stood at the packet's arrival, or NaN if the player
+    had no room for it; ``cleared`` when a clear took back what had not sounded of it by then, or NaN. ``pieces_db``
+    holds the level of every 20 ms of audio, one packet after the other; a packet's last piece may be shorter.
     """
 
     arrived: FloatArray
@@ -68,6 +75,14 @@ class Packets:
     duration: FloatArray
     level_db: FloatArray
     read: FloatArray
+    queued: FloatArray
+    cleared: FloatArray
+    pieces_db: FloatArray
+
+    @property
+    def pieces(self) -> IntArray:
+        """How many of ``pieces_db`` belong to each packet."""
+        return np.ceil(self.duration * PIECES_PER_S - 1e-6).astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.arrived)
@@ -97,6 +112,7 @@ class SessionRecord:
     events: tuple[CallEvent, ...] = ()
     max_duration_reached: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
+    connected_s: float | None = None  #: when the connection was open, at most a frame before 0; None if it never was
     loop: LoopHealth | None = None  #: how the event loop fared meanwhile; None on the virtual clock
 
     @property

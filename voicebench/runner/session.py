@@ -57,11 +57,13 @@ class Call:
         self.metadata = {**scenario.metadata, **(metadata or {})}
         self.virtual = adapter.supports_virtual_clock and not realtime
         self._prompts = Prompts.of(scenario)
+        self._spoken = self._prompts  # at the rate of the wire, once connected
         self._clock: RealClock | VirtualClock = VirtualClock() if self.virtual else RealClock()
         self._period_ns = round(scenario.frame_ms * 1_000_000)
         self._origin_ns = 0
         self._started_at = 0.0
         self._connect_ms: float | None = None
+        self._connected_ns = 0  # on the clock of the origin
         self._conversation: Conversation | None = None
         self._pacer: Pacer | None = None
         self._fd: int | None = None
@@ -132,7 +134,9 @@ class Call:
         except Exception as error:  # a plug-in's own fault is that call's failure, with its name in the record
             self._end("failed", f"adapter error: {type(error).__name__}: {error}")
             return False
-        self._connect_ms = 0.0 if self.virtual else (time.monotonic() - began) * 1000
+        connected = time.monotonic()
+        self._connect_ms = 0.0 if self.virtual else (connected - began) * 1000
+        self._connected_ns = round(connected * NANO)
         lengths = [len(self._prompts.pcm(turn)) for turn in range(len(self.scenario.turns))]
         self._conversation = Conversation(self.scenario, encoded.frames, encoded.silence, lengths, rate)
         if isinstance(self.adapter, SocketAdapter) and self.adapter.has_kernel_timestamps:
@@ -311,9 +315,15 @@ class Call:
             max_duration_reached=conversation.max_duration_reached if conversation else False,
             metadata=self.metadata,
             loop=self._pacer.health.between(*self._stretch) if self._pacer and self._stretch else None,
+            connected_s=self._connected_s(),
         )
 
     def _user_track(self, sent: np.ndarray) -> Int16Array:
+    def _connected_s(self) -> float | None:
+        if self._connect_ms is None:
+            return None
+        return (self._connected_ns - self._origin_ns) / NANO if self._origin_ns else 0.0
+
         """The caller's audio exactly as sent (VB02): a frame that was skipped is silence."""
         frame = round(self.scenario.frame_ms * self.scenario.sample_rate / 1000)
         track = np.zeros(len(sent) * frame, dtype=np.int16)
@@ -326,4 +336,4 @@ class Call:
 
 def _no_packets() -> Packets:
     none = np.zeros(0)
-    return Packets(none, none, none, none, none)
+    return Packets(none, none, none, none, none, none, none, none)

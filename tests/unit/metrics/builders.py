@@ -36,7 +36,9 @@ def packets(
     """Packets of 20 ms that sound as they arrive, and are read then too unless said otherwise."""
     times = np.array(arrived, dtype=np.float64)
     levels = np.broadcast_to(np.asarray(level_db, dtype=np.float64), times.shape)
-    return Packets(times, times, np.full(len(times), FRAME_S), levels, times if read is None else np.array(read))
+    never = np.full(len(times), np.nan)
+    seen = times if read is None else np.array(read)
+    return Packets(times, times, np.full(len(times), FRAME_S), levels, seen, times, never, levels)
 
 
 def paced(spans: Sequence[Sequence[float]]) -> list[float]:

@@ -34,7 +34,7 @@ def test_a_packet_sounds_when_it_arrives_or_when_the_one_before_has_ended() -> N
 def test_a_packet_from_before_the_first_frame_sounds_at_once() -> None:
     ears = player()
     ears.audio(packet(20), -5 * MS, 0)
-    assert heard_ms(ears) == [0]
+    assert heard_ms(ears) == [-5]
     assert ears.packets().arrived.tolist() == [-0.005]
 
 
@@ -104,8 +104,8 @@ def test_what_came_before_time_0_has_sounded_by_then_and_delays_nothing() -> Non
         ears.audio(packet(20, arrived), arrived * MS, arrived * MS)
 
     assert ears.heard().tolist() == [-15] * 5 + [0] + [6] * 20
-    assert heard_ms(ears) == [0, 0, 6]
+    assert heard_ms(ears) == [-50, -15, 6]
     packets = ears.packets()
-    assert packets.duration.tolist() == [0.0, 0.005, 0.02]
+    assert packets.duration.tolist() == [0.02, 0.02, 0.02]
     assert packets.arrived.tolist() == [-0.05, -0.015, 0.006]
     assert packets.level_db[0] == pytest.approx(20 * np.log10(50 / 32768), abs=0.01)
