@@ -106,3 +106,16 @@ def test_a_file_turn_is_the_file(tmp_path: Path) -> None:
     audio = np.arange(-800, 800, dtype=np.int16)
     files.write_wav(tmp_path / "a.wav", audio, 16000)
     assert (Prompts.of(scenario({"file": "a.wav"}, base=tmp_path)).pcm(0) == audio).all()
+
+
+def test_at_another_rate_they_are_the_same_sound_made_once() -> None:
+    prompts = Prompts.of(scenario({"synth": "tone", "duration_ms": 50}, {"synth": "speech"}))
+    narrow = prompts.at(8000)
+    assert narrow is prompts.at(8000)
+    assert prompts.at(16000) is prompts
+    assert (narrow.sample_rate, len(narrow.pcm(0)), len(narrow.silence)) == (8000, 400, 320)
+    assert [len(frame) for frame in narrow.frames(0)] == [320, 320, 320]
+    assert rms_db(narrow.pcm(0)) == pytest.approx(rms_db(prompts.pcm(0)), abs=0.1)
+    # as a whole, without clicks at the seams of frames: every second sample of the original, but for the filter
+    difference = narrow.pcm(0)[40:-40].astype(int) - prompts.pcm(0)[80:-80:2]
+    assert np.abs(difference).max() <= 20

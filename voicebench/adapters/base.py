@@ -111,6 +111,11 @@ class Adapter(abc.ABC):
         return self._session
 
     @property
+    def caller_sample_rate(self) -> int:
+        """Sample rate in Hz of the frames that it takes; prompts are resampled to it. Fixed once connected."""
+        return self.session.sample_rate
+
+    @property
     def agent_sample_rate(self) -> int:
         """Sample rate in Hz of the audio that the agent sends; fixed once connected."""
         return self.session.sample_rate
@@ -126,7 +131,7 @@ class Adapter(abc.ABC):
 
     @abc.abstractmethod
     def send_audio(self, pcm: bytes) -> None:
-        """Send one frame of the caller's audio (PCM16 little-endian mono). Must not block."""
+        """Send one frame of the caller's audio (PCM16 little-endian mono at ``caller_sample_rate``). Never blocks."""
 
     @abc.abstractmethod
     def close(self) -> None:

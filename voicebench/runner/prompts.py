@@ -7,6 +7,7 @@ from typing import Protocol
 from voicebench.audio import synth
 from voicebench.audio.files import read_audio
 from voicebench.audio.pcm import Int16Array, ms_to_samples, to_bytes
+from voicebench.audio.resample import resample
 from voicebench.scenario import AudioSpec, Scenario
 
 #: Identifies one version of a file: modification time in ns and size. None for a synthetic signal.
@@ -44,9 +45,12 @@ class Prompts:
 
     def __init__(self, sample_rate: int, frame_ms: float, pcm: tuple[Int16Array, ...]) -> None:
         samples = ms_to_samples(frame_ms, sample_rate)
+        self.sample_rate = sample_rate
+        self._frame_ms = frame_ms
         self._pcm = pcm
         self._frames = tuple(_cut(track, samples) for track in pcm)
         self._encoded: dict[str, EncodedPrompts] = {}
+        self._resampled: dict[int, Prompts] = {}
         self.silence = bytes(2 * samples)
 
     @classmethod
@@ -63,12 +67,22 @@ class Prompts:
         return len(self._pcm)
 
     def pcm(self, turn: int) -> Int16Array:
-        """A turn's audio at the session's rate; read-only."""
+        """A turn's audio at this rate; read-only."""
         return self._pcm[turn]
 
     def frames(self, turn: int) -> tuple[bytes, ...]:
         """A turn's audio in whole frames; the last one is filled up with silence."""
         return self._frames[turn]
+
+    def at(self, sample_rate: int) -> "Prompts":
+        """The same prompts at another rate, each resampled once and as a whole: frame by frame would click."""
+        if sample_rate == self.sample_rate:
+            return self
+        found = self._resampled.get(sample_rate)
+        if found is None:
+            pcm = tuple(resample(track, self.sample_rate, sample_rate) for track in self._pcm)
+            found = self._resampled.setdefault(sample_rate, Prompts(sample_rate, self._frame_ms, pcm))
+        return found
 
     def encoded(self, adapter: Encoder) -> EncodedPrompts:
         """The frames in the adapter's wire form, encoded once for all adapters with one ``wire_key``."""

@@ -127,7 +127,8 @@ class Call:
         try:
             self.adapter.start(info)
             rate = self.adapter.agent_sample_rate
-            encoded = self._prompts.encoded(self.adapter)
+            self._spoken = self._prompts.at(self.adapter.caller_sample_rate)
+            encoded = self._spoken.encoded(self.adapter)
         except AdapterError as error:
             self._end("failed", str(error))
             return False
@@ -314,24 +315,25 @@ class Call:
             events=tuple(conversation.closing_notes()) if conversation else (),
             max_duration_reached=conversation.max_duration_reached if conversation else False,
             metadata=self.metadata,
-            loop=self._pacer.health.between(*self._stretch) if self._pacer and self._stretch else None,
             connected_s=self._connected_s(),
+            loop=self._pacer.health.between(*self._stretch) if self._pacer and self._stretch else None,
         )
 
-    def _user_track(self, sent: np.ndarray) -> Int16Array:
     def _connected_s(self) -> float | None:
         if self._connect_ms is None:
             return None
         return (self._connected_ns - self._origin_ns) / NANO if self._origin_ns else 0.0
 
-        """The caller's audio exactly as sent (VB02): a frame that was skipped is silence."""
-        frame = round(self.scenario.frame_ms * self.scenario.sample_rate / 1000)
+    def _user_track(self, sent: np.ndarray) -> Int16Array:
+        """The caller's audio exactly as sent (VB02), at the session's rate: a frame that was skipped is silence."""
+        spoken = self._spoken
+        frame = len(spoken.silence) // 2
         track = np.zeros(len(sent) * frame, dtype=np.int16)
         for turn, first in enumerate(self._conversation.first_frames if self._conversation else ()):
-            pcm = self._prompts.pcm(turn)[: max(0, len(track) - first * frame)]
+            pcm = spoken.pcm(turn)[: max(0, len(track) - first * frame)]
             track[first * frame : first * frame + len(pcm)] = pcm
         track.reshape(-1, frame)[np.isnan(sent)] = 0
-        return track
+        return resample(track, spoken.sample_rate, self.scenario.sample_rate)
 
 
 def _no_packets() -> Packets:
