@@ -140,11 +140,11 @@ def test_it_knows_what_is_missing(held: str, unfinished: str) -> None:
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        (b"", "error without a code"),
-        (b"\x02", "error 0x02, frame could not be forwarded"),
-        (b"\x7f", "error 0x7f"),
-        (b"\x02\x01", "error 0x0201"),
-        (bytes(1000), "error 0x" + "00" * 8),
+        (b"", "no code"),
+        (b"\x02", "0x02, frame could not be forwarded"),
+        (b"\x7f", "0x7f"),
+        (b"\x02\x01", "0x0201"),
+        (bytes(1000), "0x" + "00" * 8),
     ],
 )
 def test_an_error_says_what_it_knows(code: bytes, text: str) -> None:

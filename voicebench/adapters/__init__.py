@@ -22,6 +22,7 @@ from voicebench.adapters.base import (
 BUILTIN: dict[str, str] = {
     "mock": "voicebench.adapters.mock:MockAdapter",
     "websocket": "voicebench.adapters.websocket:WebSocketAdapter",
+    "audiosocket": "voicebench.adapters.audiosocket:AudioSocketAdapter",
 }
 
 

@@ -6,10 +6,12 @@ A subclass connects, hands its socket to :meth:`StreamAdapter.adopt`, and makes 
 
 import abc
 import contextlib
+import socket
 import ssl
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from gevent.socket import wait_read
 
@@ -61,6 +63,10 @@ class StreamAdapter(SocketAdapter):
     def take(self, sink: Sink, data: memoryview, arrived_ns: int) -> bool:
         """Make sense of what was read; ``data`` is only valid during the call. False if the call has ended."""
 
+    def closed(self) -> AgentHangup:
+        """What it means that the agent closed the connection."""
+        return AgentHangup(self.gone)
+
     def say_goodbye(self) -> None:
         """Tell the agent that the caller hangs up, if the protocol can."""
 
@@ -110,7 +116,7 @@ class StreamAdapter(SocketAdapter):
             lost = AgentHangup(f"connection lost: {error.strerror or error}")
             return self.end(sink, lost, time.monotonic_ns())
         if n == 0:
-            return self.end(sink, AgentHangup(self.gone), arrived_ns)
+            return self.end(sink, self.closed(), arrived_ns)
         return self.take(sink, _view[:n], arrived_ns)
 
     def take_audio(self, sink: Sink, pcm: bytes | memoryview, arrived_ns: int) -> bool:
@@ -159,6 +165,25 @@ class _Deaf:
 
     def event(self, event: AgentEvent, arrived_ns: int) -> None:
         pass
+
+
+def network_failure(error: OSError) -> str:
+    """One line that says why there is no connection, "kind: detail", without the address: it may carry secrets."""
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failure: {getattr(error, 'verify_message', '') or error.reason or error}"
+    if isinstance(error, socket.gaierror):
+        return "DNS failure: the host name cannot be resolved"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused: nothing listens there"
+    if isinstance(error, ConnectionError):
+        return f"connection lost: {error.strerror or 'during the handshake'}"
+    return f"connection failed: {error.strerror or type(error).__name__}"
+
+
+def redact_url(url: str) -> str:
+    """The URL without user, password, query and fragment."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def checked_rate(adapter: str, rate: Any) -> int | None:

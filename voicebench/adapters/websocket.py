@@ -34,7 +34,7 @@ from voicebench.adapters.base import (
     AgentTranscript,
     Sink,
 )
-from voicebench.adapters.stream import StreamAdapter, checked_rate
+from voicebench.adapters.stream import StreamAdapter, checked_rate, network_failure, redact_url
 from voicebench.version import __version__
 from voicebench.wire.rfc6455 import (
     Binary,
@@ -208,12 +208,6 @@ def parse_text(text: str) -> AgentEvent:
     return AgentOther(f"message {kind}" if isinstance(kind, str) else "message", text)
 
 
-def redact_url(url: str) -> str:
-    """The URL without user, password, query and fragment."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
 def _checked_url(url: Any) -> str:
     try:
         parts = urlsplit(url)
@@ -231,18 +225,10 @@ def _why(error: Exception, timeout_s: float) -> str:
         return f"HTTP {error.status_code}: the handshake was refused"
     if isinstance(error, TimeoutError | websocket.WebSocketTimeoutException):
         return f"timeout: no handshake within {timeout_s:g} s"
-    if isinstance(error, ssl.SSLError):
-        return f"TLS failure: {getattr(error, 'verify_message', '') or error.reason or error}"
-    if isinstance(error, websocket.WebSocketAddressException | socket.gaierror):
+    if isinstance(error, websocket.WebSocketAddressException):
         return "DNS failure: the host name cannot be resolved"
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused: nothing listens there"
-    if isinstance(error, ConnectionError):
-        return f"connection lost: {error.strerror or 'during the handshake'}"
     if isinstance(error, websocket.WebSocketConnectionClosedException):
         return "connection lost: closed during the handshake"
-    if isinstance(error, websocket.WebSocketException):
-        return "bad handshake: the answer is no websocket upgrade"
     if isinstance(error, OSError):
-        return f"connection failed: {error.strerror or type(error).__name__}"
+        return network_failure(error)
     return "bad handshake: the answer is no websocket upgrade"

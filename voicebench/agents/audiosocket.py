@@ -97,7 +97,7 @@ class AudioSocketCall(Call):
             case CallUuid():
                 self._refuse("protocol error: a second UUID")
             case Error():
-                raise CallEnded(f"caller reported {message}")
+                raise CallEnded(f"caller reported an error: {message}")
             case Hangup():
                 raise CallEnded(self.reason or "caller hung up")
 

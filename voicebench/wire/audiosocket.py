@@ -79,11 +79,11 @@ class Error:
     code: bytes = b""
 
     def __str__(self) -> str:
-        """``error 0x02, frame could not be forwarded``."""
+        """``0x02, frame could not be forwarded``."""
         if not self.code:
-            return "error without a code"
+            return "no code"
         known = ERRORS.get(self.code[0]) if len(self.code) == 1 else None
-        return f"error 0x{self.code[:8].hex()}" + (f", {known}" if known else "")
+        return f"0x{self.code[:8].hex()}" + (f", {known}" if known else "")
 
 
 Message = Audio | CallUuid | Dtmf | Hangup | Error
