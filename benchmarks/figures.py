@@ -2,8 +2,8 @@
 
 The machine is *on time* but for its stalls: stretches in which a sentinel on either core woke more than 1 ms late.
 What was due in a stall, or behind it for 25 ms and as long again as it lasted, is left out of the figures
-``on_time``, and counts in those named ``raw``. A turn is left out if any of that falls between the end of the caller's
-speech and the reply.
+``on_time``, and counts in those named ``raw``. A turn is left out if any of that falls between the end of the
+caller's speech and the reply.
 """
 
 import json
