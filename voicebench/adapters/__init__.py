@@ -25,6 +25,25 @@ BUILTIN: dict[str, str] = {
     "audiosocket": "voicebench.adapters.audiosocket:AudioSocketAdapter",
 }
 
+#: URL scheme -> the adapter that is meant by it.
+SCHEMES: dict[str, str] = {
+    "ws": "websocket",
+    "wss": "websocket",
+    "audiosocket": "audiosocket",
+    "tcp": "audiosocket",
+}
+
+
+def adapter_for(url: str, own: str) -> str:
+    """The adapter for an agent's address, where a scenario that names ``own`` is played.
+
+    An adapter that is not chosen by its scheme alone, such as a plug-in, is kept; so is any for an unknown scheme,
+    but the mock, which has no address.
+    """
+    if own not in ("mock", *SCHEMES.values()):
+        return own
+    return SCHEMES.get(url.partition("://")[0].lower(), "websocket" if own == "mock" else own)
+
 
 def load_adapter(name: str) -> type[Adapter]:
     """The class behind a built-in name or ``module:Class``. Raises AdapterError."""
@@ -62,6 +81,7 @@ def create_adapter(name: str, options: Mapping[str, Any] | None = None) -> Adapt
 
 __all__ = [
     "BUILTIN",
+    "SCHEMES",
     "Adapter",
     "AdapterError",
     "AgentAudio",
@@ -72,6 +92,7 @@ __all__ = [
     "AgentTranscript",
     "SessionInfo",
     "SocketAdapter",
+    "adapter_for",
     "create_adapter",
     "load_adapter",
 ]

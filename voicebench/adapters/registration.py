@@ -1,5 +1,6 @@
 """Announces a call to an agent that takes no strangers, before the call is made (TV11)."""
 
+import contextlib
 import http.client
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
@@ -67,8 +68,8 @@ def _post(url: SplitResult, body: bytes, headers: Mapping[str, str]) -> int:
         if secure:
             sock = gevent.ssl.create_default_context().wrap_socket(sock, server_hostname=url.hostname)
         sock.sendall(head.encode("latin-1") + b"\r\n" + body)
-        answer = http.client.HTTPResponse(sock, method="POST")
-        answer.begin()
-        return answer.status
+        with contextlib.closing(http.client.HTTPResponse(sock, method="POST")) as answer:  # or it holds the socket
+            answer.begin()
+            return answer.status
     finally:
         sock.close()

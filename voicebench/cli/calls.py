@@ -26,10 +26,12 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     run.add_argument("scenario", type=Path, help="scenario file (YAML)")
     run.add_argument(
-        "-a", "--adapter", help="mock, websocket, or module:Class of your own; overrides the scenario's adapter"
+        "-a", "--adapter", help="mock, websocket, audiosocket, or module:Class; overrides the scenario's adapter"
     )
     add_option_argument(run, "option of the adapter; the value is YAML (repeatable)")
-    run.add_argument("--url", help="address of the agent: the adapter's option 'url'; without -a it means websocket")
+    run.add_argument(
+        "--url", help="address of the agent: the adapter's option 'url'; without -a its scheme chooses the adapter"
+    )
     run.add_argument("-n", "--repeat", type=positive_int, default=1, help="number of calls (default: 1)")
     run.add_argument("--realtime", action="store_true", help="hold the mock's call in real time too")
     run.add_argument("--out", type=Path, help=f"where to write (default: {RESULTS_DIR}/<scenario>-<time>)")
@@ -49,6 +51,7 @@ def run_command(args: argparse.Namespace) -> int:
     from gevent import monkey
 
     monkey.patch_all()
+    from voicebench.adapters import adapter_for
     from voicebench.bench import run_benchmark
     from voicebench.scenario import load_scenario
 
@@ -58,8 +61,7 @@ def run_command(args: argparse.Namespace) -> int:
     adapter = args.adapter
     if args.url is not None:
         options["url"] = args.url
-        if adapter is None and scenario.adapter.type == "mock":
-            adapter = "websocket"
+        adapter = adapter or adapter_for(args.url, scenario.adapter.type)
     out = None if args.no_write else args.out or default_directory(scenario.name)
     progress = _Progress(args.repeat) if args.repeat > 1 and not args.quiet else None
     bench = run_benchmark(

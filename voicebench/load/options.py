@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 
 import yaml
 
+from voicebench.adapters import adapter_for
 from voicebench.bench import Record, choose_adapter
 from voicebench.scenario import Scenario, ScenarioError, load_scenario
 
@@ -53,10 +54,9 @@ class LoadOptions:
     def adapter_for(self, scenario: Scenario) -> tuple[str, dict[str, Any]]:
         """The adapter's name and options for one scenario.
 
-        The command line goes before the scenario. A URL given for a scenario that names no transport means a
-        websocket.
+        The command line goes before the scenario. A URL given without an adapter chooses one by its scheme.
         """
-        name = self.adapter or ("websocket" if self.url and scenario.adapter.type == "mock" else None)
+        name = self.adapter or (adapter_for(self.url, scenario.adapter.type) if self.url else None)
         url = {"url": self.url} if self.url and name != "mock" else {}
         return choose_adapter(scenario, name, {**url, **self.adapter_options})
 
@@ -92,7 +92,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="NAME",
         default="",
         env_var="VOICEBENCH_ADAPTER",
-        help="Transport, or module:Class. Default: the scenario's, or websocket if a host is given.",
+        help="Transport, or module:Class. Default: by the scheme of the host, else the scenario's.",
     )
     parser.add_argument(
         "--adapter-option",
