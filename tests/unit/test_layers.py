@@ -21,7 +21,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "report": BOTTOM | {"metrics"},
     "load": ABOVE_CALLS | {"bench"},
     "bench": ABOVE_CALLS,
-    "cli": ABOVE_CALLS | {"agents", "bench", "load"},
+    "calibrate": BOTTOM | {"adapters", "runner", "metrics", "agents"},
+    "cli": ABOVE_CALLS | {"agents", "bench", "load", "calibrate"},
     "__main__": frozenset({"cli"}),
     "": frozenset({"version", "bench", "scenario"}),  # voicebench/__init__.py
 }
@@ -30,7 +31,7 @@ ALLOWED: dict[str, frozenset[str]] = {
 RESERVED: dict[str, frozenset[str]] = {
     "locust": frozenset({"load"}),
     "flask": frozenset({"load"}),
-    "gevent": frozenset({"runner", "adapters", "agents", "load", "cli.calls"}),
+    "gevent": frozenset({"runner", "adapters", "agents", "load", "calibrate", "cli.calls", "cli.calibrate"}),
     "websocket": frozenset({"adapters"}),
     "asyncio": frozenset({"adapters", "agents"}),
     # clock.kernel uses only the numbers of socket options, load.worker only the name of this machine.

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from voicebench.cli import agent, calls, reports, scenarios, signals
+from voicebench.cli import agent, calibrate, calls, reports, scenarios, signals
 from voicebench.exits import Exit
 from voicebench.version import __version__
 
@@ -34,7 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"voicebench {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-    for module in (calls, scenarios, agent, signals, reports):
+    for module in (calls, scenarios, agent, signals, reports, calibrate):
         module.add_commands(commands, common)
     return parser
 
