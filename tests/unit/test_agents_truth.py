@@ -69,6 +69,8 @@ def test_a_turn_and_its_reply() -> None:
             "frames_sent": 3,
             "cut": False,
             "stop": None,
+            "clear": None,
+            "restart": None,
             "barge_in_start": None,
         }
     ]

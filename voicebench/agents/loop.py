@@ -22,11 +22,21 @@ from time import monotonic_ns
 
 from voicebench.agents.call import Call, CallEnded, Stage
 from voicebench.agents.hearing import NO_MASK, Hearing
-from voicebench.agents.reference import Audio, Clear, ReferenceAgent, ReferenceOptions
+from voicebench.agents.reference import (
+    Audio,
+    Clear,
+    Echoed,
+    HangUp,
+    Output,
+    ReferenceAgent,
+    ReferenceOptions,
+    Stopped,
+)
 from voicebench.agents.truth import CallTruth, TruthLog
 from voicebench.agents.voice import FramedVoice
 from voicebench.clock.kernel import NS, KernelClock
 from voicebench.clock.timer import TimerFd
+from voicebench.wire.rfc6455 import apply_mask
 
 SWEEP_S = 0.0005  #: sweeps are at least this far apart while there is much to do
 HOUSEKEEPING_S = 0.5
@@ -60,9 +70,14 @@ class AgentLoop:
         self._frame_s = frame_ms / 1000
         self._bytes_per_s = 2 * sample_rate
         self._piece_bytes = 2 * round(sample_rate * _PIECE_S)
-        encode = partial(protocol.encode_audio, sample_rate=sample_rate)
-        self._voice = FramedVoice(options, sample_rate, frame_ms, encode)
-        self._voice.prepare()
+        self._encode = partial(protocol.encode_audio, sample_rate=sample_rate)
+        self._voices = {  # keyed by whether the call has the defects
+            bool(each.defects): FramedVoice(each, sample_rate, frame_ms, self._encode)
+            for each in (options, options.sound())
+            if each is options or options.defect_share < 1
+        }
+        for voice in self._voices.values():
+            voice.prepare()
         self._hearing = Hearing(sample_rate, options.threshold_db)
         self._heard: list[tuple[Call, float, float]] = []  # call, arrival, duration of each frame in _hearing
         self._origin_ns = monotonic_ns()
@@ -75,6 +90,7 @@ class AgentLoop:
         # A heap of (due, tie-breaker, call). An entry counts only if ``due`` is the call's ``scheduled_s``.
         self._schedule: list[tuple[float, int, Call]] = []
         self._numbers = itertools.count()
+        self._opened = 0  # calls so far
         self._finished: deque[tuple[CallTruth, float, str]] = deque()
         self._stopping = False
         self._accepting = False
@@ -159,6 +175,8 @@ class AgentLoop:
         if call.stage is Stage.OPEN:
             whole = call.whole_audio(self._buffer, size)
             if whole is not None and len(whole[0]) <= self._piece_bytes:
+                if self._options.echo_ms and call.agent is not None:
+                    call.agent.overhear(apply_mask(*whole), arrived)
                 self._hearing.add(*whole)
                 self._heard.append((call, arrived, len(whole[0]) / self._bytes_per_s))
                 call.last_arrival_s = arrived
@@ -182,6 +200,8 @@ class AgentLoop:
         for message in messages:
             for start in range(0, len(message), self._piece_bytes):
                 piece = message[start : start + self._piece_bytes]
+                if call.agent is not None:
+                    call.agent.overhear(piece, t + start / self._bytes_per_s)
                 self._hearing.add(piece, NO_MASK)
                 duration = len(piece) / self._bytes_per_s
                 self._heard.append((call, t + start / self._bytes_per_s, duration))
@@ -224,17 +244,26 @@ class AgentLoop:
         if agent is None or truth is None:
             return
         for output in agent.due(self._now()):
-            if isinstance(output, Audio):
-                call.send(output.frame)
-            elif isinstance(output, Clear):
-                call.send(call.clear)
-            else:
-                call.send(call.encode_text(output))
-                continue
-            truth.sent(agent, output, self._now())
+            self._send_output(call, output)
+            if isinstance(output, Audio | Clear | Stopped):
+                truth.sent(agent, output, self._now())
+        if call.stage is not Stage.OPEN:
+            return
         self._plan(call, agent)
         if call.backlog:
             self._watch(call)
+
+    def _send_output(self, call: Call, output: Output) -> None:
+        if isinstance(output, Audio):
+            call.send(output.frame)
+        elif isinstance(output, Echoed):
+            call.send(self._encode(output.pcm))
+        elif isinstance(output, Clear):
+            call.send(call.clear)
+        elif isinstance(output, HangUp):
+            self._hang_up(call, "agent hung up")
+        elif not isinstance(output, Stopped):
+            call.send(call.encode_text(output))
 
     def _plan(self, call: Call, agent: ReferenceAgent) -> None:
         due = agent.next_due()
@@ -273,8 +302,10 @@ class AgentLoop:
 
     def _open(self, call: Call) -> None:
         call.deadline_s = None
-        call.agent = ReferenceAgent(self._options, self._voice, self._frame_s)
-        call.truth = CallTruth(call.call_id, self._now(), self._origin_ns, self._options, self._frame_s)
+        options = self._options.for_call(self._opened)
+        self._opened += 1
+        call.agent = ReferenceAgent(options, self._voices[bool(options.defects)], self._frame_s)
+        call.truth = CallTruth(call.call_id, self._now(), self._origin_ns, options, self._frame_s)
 
     def _hang_up(self, call: Call, reason: str) -> None:
         """End a call from our side."""

@@ -13,74 +13,36 @@ frame goes out with this one) or exactly at :meth:`ReferenceAgent.next_due` (a r
     listening --speech, then endpoint_silence_ms of silence--> waiting
     waiting   --response_delay_ms + jitter--> speaking
     speaking  --said everything, or interrupt_reaction_ms after an interruption--> listening
+
+What can be switched on that is wrong with it stands in ``voicebench.agents.options``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from voicebench.agents.defects import Echo, shaped
+from voicebench.agents.options import OptionError, ReferenceOptions
+
+__all__ = [
+    "Audio",
+    "Clear",
+    "Echoed",
+    "HangUp",
+    "HeardText",
+    "Noticed",
+    "OptionError",
+    "Output",
+    "ReferenceAgent",
+    "ReferenceOptions",
+    "State",
+    "Stopped",
+    "Voice",
+]
 
 EPSILON_S = 1e-9  #: sums of frame durations are compared with this tolerance
-
-_Milliseconds = Annotated[float, Field(ge=0, le=3_600_000, allow_inf_nan=False)]
-_Decibels = Annotated[float, Field(ge=-120, le=0, allow_inf_nan=False)]
-
-
-class OptionError(ValueError):
-    """An option of the agent is unknown or has a wrong value. The message is one line for people."""
-
-
-class ReferenceOptions(BaseModel):
-    """What the agent does, and when (VB31). Times in ms, levels in dBFS (RMS)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    endpoint_silence_ms: _Milliseconds = Field(300.0, description="Silence after speech that ends the caller's turn.")
-    response_delay_ms: _Milliseconds = Field(400.0, description="From there to the reply.")
-    jitter_ms: _Milliseconds = Field(0.0, description="A random extra delay per reply, evenly from 0 to this.")
-    response_ms: _Milliseconds = Field(1500.0, description="Length of a reply.")
-    greeting_ms: _Milliseconds = Field(0.0, description="Length of a greeting at the call's first frame; 0 for none.")
-    level_db: _Decibels = Field(-20.0, description="Level of the agent's voice.")
-    voice: Literal["speech", "tone"] = Field(
-        "speech",
-        description="speech: like speech, faded in and out. tone: a sine whose first and last sample are edges.",
-    )
-    threshold_db: _Decibels = Field(-45.0, description="A caller's frame at or above this level is speech.")
-    interruptible: bool = Field(True, description="Whether the agent stops for a caller who cuts in.")
-    barge_in_min_ms: _Milliseconds = Field(
-        100.0, description="Unbroken speech over the agent that counts as cutting in."
-    )
-    interrupt_reaction_ms: _Milliseconds = Field(150.0, description="How long the agent talks on after that.")
-    transcripts: tuple[str, ...] = Field((), description="What it claims to have heard, one text a caller's turn.")
-    seed: int = Field(0, ge=0, description="Seed of the jitter and of the voice.")
-
-    @field_validator("transcripts", mode="before")
-    @classmethod
-    def _texts(cls, value: object) -> object:
-        """A list of YAML scalars: ``- 42`` is a text too."""
-        if isinstance(value, list | tuple) and not any(isinstance(item, list | dict) for item in value):
-            return tuple(str(item) for item in value)
-        raise ValueError("expected a list of texts")
-
-    @classmethod
-    def parse(cls, options: Mapping[str, Any]) -> Self:
-        """Options as they stand in YAML. Raises OptionError for the first that is wrong."""
-        for name in options:
-            if name not in cls.model_fields:
-                near = get_close_matches(str(name), cls.model_fields, 1)
-                hint = f"did you mean '{near[0]}'?" if near else f"it takes {', '.join(cls.model_fields)}"
-                raise OptionError(f"reference agent: unknown option '{name}'; {hint}")
-        try:
-            return cls(**options)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise OptionError(
-                f"reference agent: {place}: {first['msg'].removeprefix('Value error, ')}, got {first['input']!r}"
-            ) from None
 
 
 class Audio(NamedTuple):
@@ -93,7 +55,26 @@ class Audio(NamedTuple):
 
 
 class Clear(NamedTuple):
-    """The agent stops, and what it sent but has not sounded yet should be dropped."""
+    """What the agent sent but has not sounded yet should be dropped; it has stopped by now."""
+
+    due: float
+
+
+class Stopped(NamedTuple):
+    """The agent stops without saying so: an agent with ``no_clear`` or ``clear_delay_ms``."""
+
+    due: float
+
+
+class Echoed(NamedTuple):
+    """A frame of the caller's own audio that comes back, as PCM16LE."""
+
+    pcm: bytes
+    due: float
+
+
+class HangUp(NamedTuple):
+    """The agent ends the call."""
 
     due: float
 
@@ -105,7 +86,7 @@ class HeardText(NamedTuple):
     due: float
 
 
-Output = Audio | Clear | HeardText
+Output = Audio | Clear | Stopped | Echoed | HangUp | HeardText
 
 #: ``voice(turn, duration_ms)``: the frames, ready to send, of the reply to the ``turn``-th turn (0: the greeting).
 Voice = Callable[[int, float], Sequence[bytes]]
@@ -135,6 +116,7 @@ class ReferenceAgent:
         self._voice = voice
         self._frame_s = frame_s
         self._random = np.random.default_rng(options.seed)
+        self._faultless = not options.defects
         self._threshold_db = options.threshold_db
         self._endpoint_s = options.endpoint_silence_ms / 1000 - EPSILON_S
         self._barge_in_s = options.barge_in_min_ms / 1000 - EPSILON_S
@@ -144,16 +126,21 @@ class ReferenceAgent:
         self._respond_at = 0.0
         self._stop_at: float | None = None
         self._frames: Sequence[bytes] = ()
+        self._gaps: Sequence[float] = ()  # per frame: the time until the next is due
         self._position = 0
         self._frame_at = 0.0
+        self._reply_ms = options.response_ms  # what is said at ``_respond_at``
         self._texts: list[Output] = []
+        self._resume_at: float | None = None
+        self._resumed = False
+        self._clear_at: float | None = None
+        self._hang_up_at: float | None = None
+        self._echo = Echo(options.echo_ms / 1000) if options.echo_ms else None
 
     def hear(self, level_db: float, duration_s: float, t: float) -> Noticed | None:
         """Take one frame of the caller that arrived at ``t``, and say what it made the agent notice."""
         if not self._started:
-            self._started = True
-            if self.options.greeting_ms > 0:
-                self._speak(t, self.options.greeting_ms)
+            self._begin(t)
         noticed: Noticed | None = None
         if level_db >= self._threshold_db:
             # Speech over the agent's voice is a turn only if it qualifies as cutting in: a cough is none.
@@ -174,35 +161,75 @@ class ReferenceAgent:
                 noticed = Noticed.BARGE_IN
         return noticed
 
-    def due(self, t: float) -> list[Output]:
-        """What is to be sent at ``t``: texts, and then either a clear or at most one frame of audio.
+    def overhear(self, pcm: bytes, t: float) -> None:
+        """The samples (PCM16LE) of a frame that :meth:`hear` takes too; only an agent with ``echo_ms`` needs them."""
+        if self._echo is not None:
+            self._echo.hear(pcm, t)
 
-        A driver that comes late by a frame or more finds the rest of the reply moved back by as much: no burst.
+    def due(self, t: float) -> list[Output]:
+        """What is to be sent at ``t``: texts and the like, and then either a stop or at most one frame of audio.
+
+        A driver asks again as long as :meth:`next_due` is not after ``t``. One that comes late by a frame or more
+        finds the rest of the reply moved back by as much: no burst.
         """
         outputs, self._texts = self._texts, []
         self._speak_if_due(t)
+        if self._clear_at is not None and t + EPSILON_S >= self._clear_at:
+            outputs.append(Clear(self._clear_at))
+            self._clear_at = None
+        if self._echo is not None:
+            back = self._echo.due(t)
+            if self.state is not State.SPEAKING and not self.options.one_way:
+                outputs += [Echoed(pcm, due) for due, pcm in back]
+        if self._hang_up_at is not None and t + EPSILON_S >= self._hang_up_at:
+            outputs.append(HangUp(self._hang_up_at))
+            self._hang_up_at = None
         if self.state is not State.SPEAKING:
             return outputs
         if self._stop_at is not None and t + EPSILON_S >= self._stop_at:
-            outputs.append(Clear(self._stop_at))
-            self._fall_silent()
+            outputs.append(self._stop(self._stop_at))
         elif t + EPSILON_S >= self._frame_at:
-            outputs.append(self._next_frame(t))
+            audio = self._next_frame(t)
+            if audio is not None and not self.options.one_way:
+                outputs.append(audio)
         return outputs
 
     def next_due(self) -> float | None:
         """When :meth:`due` will next have something, as far as is known now; None while only listening."""
         if self._texts:
             return self._texts[0].due
+        due: float | None = None
         if self.state is State.SPEAKING:
-            return self._frame_at if self._stop_at is None else min(self._frame_at, self._stop_at)
-        return self._respond_at if self.state is State.WAITING else None
+            due = self._frame_at if self._stop_at is None else min(self._frame_at, self._stop_at)
+        elif self.state is State.WAITING:
+            due = self._respond_at
+        return due if self._faultless else self._sooner(due)
+
+    def _sooner(self, due: float | None) -> float | None:
+        """The first of ``due`` and what only an agent with defects waits for."""
+        echo = self._echo.next_due() if self._echo is not None else None
+        times = (due, self._resume_at, self._clear_at, self._hang_up_at, echo)
+        return min((time for time in times if time is not None), default=None)
+
+    def _begin(self, t: float) -> None:
+        """The call's first frame has come."""
+        options = self.options
+        self._started = True
+        if options.hangs_up_after_ms:
+            self._hang_up_at = t + options.hangs_up_after_ms / 1000
+        if options.greeting_ms and options.greeting_delay_ms:
+            self._respond_at, self._reply_ms = t + options.greeting_delay_ms / 1000, options.greeting_ms
+            self.state = State.WAITING
+        elif options.greeting_ms:
+            self._speak(t, options.greeting_ms)
 
     def _end_turn(self, t: float, duration_s: float) -> None:
         options = self.options
         self.heard_speech = False
         jitter_ms = float(self._random.uniform(0.0, options.jitter_ms)) if options.jitter_ms else 0.0
         self._respond_at = t + duration_s + (options.response_delay_ms + jitter_ms) / 1000
+        self._reply_ms = options.response_ms
+        self._resume_at = None
         self.state = State.WAITING
         if self.turns_heard < len(options.transcripts):
             self._texts.append(HeardText(options.transcripts[self.turns_heard], t))
@@ -210,27 +237,53 @@ class ReferenceAgent:
 
     def _speak_if_due(self, t: float) -> None:
         if self.state is State.WAITING and t + EPSILON_S >= self._respond_at:
-            self._speak(self._respond_at, self.options.response_ms)
+            self._speak(self._respond_at, self._reply_ms)
+        elif self._resume_at is not None and t + EPSILON_S >= self._resume_at:
+            self._frame_at, self._resume_at = self._resume_at, None
+            self._overlap_s = 0.0
+            self.state = State.SPEAKING
 
     def _speak(self, at: float, duration_ms: float) -> None:
-        self._frames = self._voice(self.turns_heard, duration_ms)
+        self._frames, self._gaps = shaped(self.options, self._voice(self.turns_heard, duration_ms), self._frame_s)
         self._position = 0
         self._frame_at = at
         self._overlap_s = 0.0
         self._stop_at = None
+        self._resumed = False
         self.state = State.SPEAKING
 
-    def _next_frame(self, t: float) -> Audio:
+    def _next_frame(self, t: float) -> Audio | None:
+        """The frame that is due; None once what was sent ahead has sounded."""
         position, due = self._position, self._frame_at
+        if position == len(self._frames):
+            self._fall_silent()
+            return None
         self._position = position + 1
         late_by_a_frame = t - due >= self._frame_s - EPSILON_S
-        self._frame_at = (t if late_by_a_frame else due) + self._frame_s
+        gap = self._gaps[position]
+        self._frame_at = (t if late_by_a_frame else due) + gap
         audio = Audio(self._frames[position], position, self._position == len(self._frames), due)
-        if audio.last:
+        if audio.last and gap < EPSILON_S:
             self._fall_silent()
         return audio
+
+    def _stop(self, at: float) -> Clear | Stopped:
+        """Give way to the caller."""
+        options = self.options
+        unsaid = self._position < len(self._frames)
+        if options.restart_ms and unsaid and not self._resumed:
+            self._resume_at, self._resumed = at + options.restart_ms / 1000, True
+            self.state, self._stop_at = State.LISTENING, None
+        else:
+            self._fall_silent()
+        if options.no_clear:
+            return Stopped(at)
+        if options.clear_delay_ms:
+            self._clear_at = at + options.clear_delay_ms / 1000
+            return Stopped(at)
+        return Clear(at)
 
     def _fall_silent(self) -> None:
         self.state = State.LISTENING
         self._stop_at = None
-        self._frames = ()
+        self._frames = self._gaps = ()

@@ -6,6 +6,7 @@ with those of a caller on the same machine.
 
     call_id             from the caller's header X-Call-Id, or made up; over AudioSocket the hexadecimal UUID
     opened_ns, closed_ns, reason
+    defects             names of the options that were wrong in this call on purpose
     greeting            a reply as below, or null
     turns[]             one per turn of the caller that the agent heard to its end:
       speech_start_ns, speech_end_ns   first and last sample at or above the threshold (see ``Loudness``)
@@ -16,6 +17,8 @@ with those of a caller on the same machine.
       frames_sent       frames of the reply
       barge_in_start_ns first such sample of the speech that cut in, or null
       cut, stop_ns      whether and when the agent stopped for it
+      clear_ns          when it told the caller's player to drop what is queued; null if it did not
+      restart_ns        when it went on with a reply after all, or null
     late_ms             sent minus due over all frames and clears of the call: p50, p99, max; null without any
     texts               text messages from the caller; start_keys: the keys of the first, if it was a JSON object
     dtmf                the digits that the caller pressed
@@ -30,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from voicebench.agents.hearing import Loudness
-from voicebench.agents.reference import Audio, Clear, Noticed, ReferenceAgent, ReferenceOptions
+from voicebench.agents.reference import Audio, Clear, Noticed, ReferenceAgent, ReferenceOptions, Stopped
 from voicebench.clock.kernel import NS
 
 _REPLY: dict[str, Any] = {
@@ -40,6 +43,8 @@ _REPLY: dict[str, Any] = {
     "frames_sent": 0,
     "cut": False,
     "stop_ns": None,
+    "clear_ns": None,
+    "restart_ns": None,
     "barge_in_start_ns": None,
 }
 
@@ -55,6 +60,7 @@ class CallTruth:
         self.texts = 0
         self.start_keys: list[str] | None = None
         self.dtmf = ""
+        self._defects = options.defects
         self._opened_s = opened_s
         self._origin_ns = origin_ns
         self._threshold_db = options.threshold_db
@@ -89,16 +95,21 @@ class CallTruth:
         elif noticed is Noticed.BARGE_IN and self._reply:
             self._reply["barge_in_start_ns"] = self._ns(self._stretch_start)
 
-    def sent(self, agent: ReferenceAgent, output: Audio | Clear, now_s: float) -> None:
-        """After a frame or a clear was handed to the socket at ``now_s``."""
+    def sent(self, agent: ReferenceAgent, output: Audio | Clear | Stopped, now_s: float) -> None:
+        """After a frame or a clear was handed to the socket, or the agent stopped without one, at ``now_s``."""
         self.late_s.append(now_s - output.due)
-        if isinstance(output, Clear):
-            self._reply["cut"] = True
-            self._reply["stop_ns"] = self._ns(now_s)
+        reply = self._reply
+        if not isinstance(output, Audio):
+            if not reply.get("cut"):
+                reply["cut"], reply["stop_ns"] = True, self._ns(now_s)
+            if isinstance(output, Clear):
+                reply["clear_ns"] = self._ns(now_s)
             return
         if output.position == 0:
             self._begin_reply(agent, output, now_s)
-        reply = self._reply
+            reply = self._reply
+        elif reply.get("cut") and reply["restart_ns"] is None:
+            reply["restart_ns"] = self._ns(now_s)
         reply["frames_sent"] = output.position + 1
         reply["reply_end_ns"] = self._origin_ns + round((now_s + self._frame_s) * NS)
 
@@ -119,6 +130,7 @@ class CallTruth:
             "opened_ns": self._ns(self._opened_s),
             "closed_ns": self._ns(closed_s),
             "reason": reason,
+            "defects": list(self._defects),
             "greeting": self._greeting,
             "turns": self._turns,
             "late_ms": summarise(np.asarray(self.late_s) * 1000),

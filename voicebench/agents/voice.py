@@ -5,7 +5,8 @@ from functools import cache
 
 import numpy as np
 
-from voicebench.agents.reference import ReferenceOptions
+from voicebench.agents.defects import distorted
+from voicebench.agents.options import ReferenceOptions
 from voicebench.audio.pcm import Int16Array
 from voicebench.audio.synth import speech, tone
 
@@ -53,6 +54,9 @@ class FramedVoice:
 
     def _sound(self, turn: int, duration_ms: float) -> Int16Array:
         options = self._options
+        seed = options.seed + turn
         if options.voice == "tone":
-            return tone(duration_ms, self._sample_rate, TONE_HZ, options.level_db, fade_ms=0.0)
-        return speech(duration_ms, self._sample_rate, options.level_db, pitch_hz=PITCH_HZ, seed=options.seed + turn)
+            sound = tone(duration_ms, self._sample_rate, TONE_HZ, options.level_db, fade_ms=0.0)
+        else:
+            sound = speech(duration_ms, self._sample_rate, options.level_db, pitch_hz=PITCH_HZ, seed=seed)
+        return distorted(sound, self._sample_rate, options, seed) if options.defects else sound

@@ -105,7 +105,7 @@ class WebSocketCall(Call):
                 raise CallEnded(f"caller closed ({code:d}{': ' + reason if reason else ''})")
 
     def hang_up(self, reason: str) -> None:
-        self._close(CloseCode.GOING_AWAY, "agent is shutting down", reason)
+        self._close(CloseCode.GOING_AWAY, reason, reason)
 
     def _close(self, code: int, text: str, reason: str) -> None:
         self.close(encode_close(code, text), reason)
