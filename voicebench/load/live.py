@@ -1,5 +1,6 @@
 """The figures of a run while it goes on: a row for each turn, for the web UI."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,7 @@ class LiveTable:
         self._ended = 0
         self._failed = 0
         self._rows: dict[str, _Row] = {}
+        self._workers: dict[str, dict[str, Any]] = {}
 
     def add(self, result: SessionResult) -> None:
         """A call that ended."""
@@ -37,6 +39,20 @@ class LiveTable:
             row.missed += "missed" in turn.status.values()
             if not turn.void and turn.response_latency_ms is not None:
                 row.latencies_ms.append(turn.response_latency_ms)
+
+    def keeps_time(self, worker: str, send_lag_p99_ms: float | None, process: Mapping[str, Any] | None) -> None:
+        """A worker tells how late it has been lately, and how its process has fared so far."""
+        told = process or {}
+        self._workers[worker] = {
+            "name": worker,
+            "send_lag_p99_ms": _rounded(send_lag_p99_ms),
+            "loop_lag_p99_ms": _rounded(told.get("loop_lag_ms", {}).get("p99")),
+            "cpu_share": told.get("cpu_share"),
+        }
+
+    def worker_rows(self) -> list[dict[str, Any]]:
+        """One object per worker that has told."""
+        return [self._workers[name] for name in sorted(self._workers)]
 
     def rows(self) -> list[dict[str, Any]]:
         """One object per turn, and one for all calls; times to 0.1 ms."""
@@ -68,5 +84,8 @@ class LiveTable:
 
 
 def _percentile(values: list[float], q: float) -> float | None:
-    value = percentile(values, q)
+    return _rounded(percentile(values, q))
+
+
+def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 1)

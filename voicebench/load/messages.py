@@ -14,8 +14,10 @@ STARTED = "voicebench.started"  #: worker to master: calls that begin
 CHUNK = "voicebench.chunk"  #: worker to master: results
 ACK = "voicebench.ack"  #: master to worker: a chunk has arrived
 DRAIN = "voicebench.drain"  #: master to worker: begin no call, end those that run, then report
+HEALTH = "voicebench.health"  #: worker to master: how well this worker keeps time
 DRAINED = "voicebench.drained"  #: worker to master: that was all
 SETTLED = "voicebench.settled"  #: master to worker: everything of yours is stored
+THROUGH = "voicebench.through"  #: worker to master: my share of the schedule is through, and all its calls ended
 PROBLEM = "voicebench.problem"  #: worker to master: this worker cannot play the run
 
 CHUNK_BYTES = 64 * 1024
@@ -33,9 +35,9 @@ class Sender(TypedDict):
 
 
 class Started(Sender):
-    """``calls`` holds (call id, scenario, Unix time) of each call that begins."""
+    """``calls`` holds of each call that begins: its id, scenario, Unix time, and for when it was scheduled."""
 
-    calls: list[tuple[str, str, float]]
+    calls: list[tuple[str, str, float, float | None]]
 
 
 class Chunk(Sender):
@@ -53,6 +55,13 @@ class Drained(Sender):
     started: int
     recorded: int
     chunks: int
+
+
+class Health(Sender):
+    """Send lag p99 of the last seconds, and the fields of a ``ProcessHealth`` for the run so far."""
+
+    send_lag_p99_ms: float | None
+    process: dict[str, Any] | None
 
 
 def pack(lines: Sequence[bytes]) -> list[bytes]:

@@ -54,7 +54,22 @@ def test_the_rows_join_the_answer_that_the_page_asks_for_anyway() -> None:
     client = page.app.test_client()
     body = json.loads(client.get("/base/stats/requests").data)
     assert body["stats"] == [1]
-    assert [one["key"] for one in body["extended_stats"]] == ["voicebench"]
-    assert len(body["extended_stats"][0]["data"]) == 3
+    assert [one["key"] for one in body["extended_stats"]] == ["voicebench", "voicebench-workers"]
+    assert [len(one["data"]) for one in body["extended_stats"]] == [3, 0]
     assert client.get("/login/stats/requests").data == b"log in first"
-    assert page.template_args["extended_tabs"] == [{"title": "Voicebench", "key": "voicebench"}]
+    assert page.template_args["extended_tabs"] == [
+        {"title": "Voicebench", "key": "voicebench"},
+        {"title": "Voicebench workers", "key": "voicebench-workers"},
+    ]
+
+
+def test_each_worker_shows_how_late_it_was_when_it_last_told() -> None:
+    live = LiveTable()
+    live.keeps_time("w1", 3.14, {"loop_lag_ms": {"p99": 0.26}, "cpu_share": 0.5})
+    live.keeps_time("w0", None, None)
+    live.keeps_time("w1", 44.44, {"loop_lag_ms": {"p99": 9.0}, "cpu_share": 0.9})
+    names = ("name", "send_lag_p99_ms", "loop_lag_p99_ms", "cpu_share")
+    assert [tuple(row[name] for name in names) for row in live.worker_rows()] == [
+        ("w0", None, None, None),
+        ("w1", 44.4, 9.0, 0.9),
+    ]
