@@ -29,10 +29,12 @@ class Dispatcher:
         self._begin = begin
         self._through = through
         self._next: Arrival | None = None
+        self._ended = False
         self._greenlet: gevent.Greenlet[[], None] = gevent.spawn(self._run)
 
     def end(self) -> list[tuple[Arrival, float]]:
         """Begin no more calls. Returns those that were due already, for want of time; safe to call twice."""
+        self._ended = True  # the greenlet may get to run once more before it dies
         self._greenlet.kill()
         overdue: list[tuple[Arrival, float]] = []
         now = time.monotonic()
@@ -45,8 +47,11 @@ class Dispatcher:
     def _run(self) -> None:
         self._next = next(self._share, None)
         while self._next is not None:
-            # Even if it is late: a burst must not keep the loop from its other work.
-            gevent.sleep(max(0.0, self._due_s(self._next) - time.monotonic()))
+            gevent.sleep(0)  # even if it is late: a burst must not keep the loop from its other work
+            while (left_s := self._due_s(self._next) - time.monotonic()) > 0:  # timers of a busy loop end early
+                gevent.sleep(left_s)
+            if self._ended:
+                return
             arrival, self._next = self._next, next(self._share, None)
             self._begin(arrival, self._scheduled_at(arrival))
         self._through()
