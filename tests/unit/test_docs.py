@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from voicebench.adapters import Adapter
+from voicebench.adapters.audiosocket import AudioSocketAdapter
 from voicebench.adapters.websocket import WebSocketAdapter
 from voicebench.agents.reference import ReferenceOptions
 from voicebench.bench import run_benchmark
@@ -85,9 +86,10 @@ def test_every_assertion_is_documented() -> None:
 
 def test_options_of_the_adapters_are_documented() -> None:
     text = doc("adapters.md")
-    names = set(WebSocketAdapter.__init__.__annotations__) - {"options", "return"}
-
-    assert table_after(text, "\n## websocket\n").keys() == names
+    for adapter in (WebSocketAdapter, AudioSocketAdapter):
+        names = set(adapter.__init__.__annotations__) - {"options", "return"}
+        documented = table_after(text, f"\n## {adapter.name}\n").keys()
+        assert {name for cell in documented for name in re.split("`, `", cell)} == names
     assert table_after(text, "\n## mock\n").keys() == keys(ReferenceOptions)
 
 
