@@ -316,7 +316,7 @@ class Call:
             max_duration_reached=conversation.max_duration_reached if conversation else False,
             metadata=self.metadata,
             connected_s=self._connected_s(),
-            loop=self._pacer.health.between(*self._stretch) if self._pacer and self._stretch else None,
+            loop=self._pacer.health.between(*self._stretch) if self._pacer is not None and self._stretch else None,
         )
 
     def _connected_s(self) -> float | None:
