@@ -34,7 +34,7 @@ class Courier:
     ) -> None:
         self._sender: Sender = {"run": run, "worker": worker, "host": host}
         self._send, self._now, self._spool = send, clock, spool
-        self._announcing: list[tuple[str, str, float]] = []
+        self._announcing: list[tuple[str, str, float, float | None]] = []
         self._announced_at = self._chunk_at = float("-inf")
         self._waiting: deque[Ref] = deque()  # spooled, not yet packed
         self._packed: deque[Chunk] = deque()  # packed, not yet sent
@@ -62,14 +62,19 @@ class Courier:
         """Results and chunks that the master has not acknowledged."""
         return len(self._waiting) + len(self._packed) + len(self._unacknowledged)
 
-    def started(self, call_id: str, scenario: str, started_at: float) -> None:
+    def started(self, call_id: str, scenario: str, started_at: float, scheduled_at: float | None = None) -> None:
         """A call begins at Unix time ``started_at``."""
         self._started += 1
         lost = lost_result(
-            call_id, self._sender["worker"], "the worker ended before the call did", scenario, started_at
+            call_id,
+            self._sender["worker"],
+            "the worker ended before the call did",
+            scenario,
+            started_at,
+            scheduled_at,
         )
         self._spool.append(to_dict(lost))  # until its result comes
-        self._announcing.append((call_id, scenario, started_at))
+        self._announcing.append((call_id, scenario, started_at, scheduled_at))
         self._announce(self._now())
 
     def recorded(self, result: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """What a run is: its description for reports, and the directory it writes to."""
 
 import platform
+import random
 import shlex
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from typing import TypedDict
 
 from voicebench.adapters import create_adapter
 from voicebench.bench import describe_scenario, slug
+from voicebench.load.arrivals import Plan
 from voicebench.load.options import LoadOptions, OptionError
 from voicebench.metrics.results import RunInfo
 from voicebench.report.redact import redact_command
@@ -26,9 +28,11 @@ class RunTicket(TypedDict):
     id: str
     created_at: str
     directory: str
+    seed: int  # of open arrivals
+    seats: list[int]  # the numbers of the workers that are there
 
 
-def describe_run(run_id: str, created_at: str, options: LoadOptions) -> RunInfo:
+def describe_run(run_id: str, created_at: str, options: LoadOptions, plan: Plan | None = None) -> RunInfo:
     """The description of a run that begins. Raises AdapterError if an adapter cannot be made."""
     scenarios = [scenario for scenario, _ in options.scenarios]
     adapters = [create_adapter(*options.adapter_for(scenario)).describe() for scenario in scenarios]
@@ -37,7 +41,8 @@ def describe_run(run_id: str, created_at: str, options: LoadOptions) -> RunInfo:
         created_at=created_at,
         duration_s=0.0,
         command=redact_command(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])),
-        arrivals="closed",
+        arrivals="open" if options.arrivals else "closed",
+        schedule=str(plan) if plan else "",
         clock="real",
         adapter=adapters[0],
         scenarios=tuple(describe_scenario(scenario) for scenario in scenarios),
@@ -47,7 +52,12 @@ def describe_run(run_id: str, created_at: str, options: LoadOptions) -> RunInfo:
     )
 
 
-def new_ticket(options: LoadOptions, used: Sequence[Path]) -> RunTicket:
+def plan_of(ticket: RunTicket, options: LoadOptions) -> Plan | None:
+    """The run's schedule of calls, the same for everybody who holds the ticket; None with closed arrivals."""
+    return Plan(options.arrivals, ticket["seed"], tuple(ticket["seats"])) if options.arrivals else None
+
+
+def new_ticket(options: LoadOptions, used: Sequence[Path], seats: Sequence[int]) -> RunTicket:
     """Name a new run and its directory; one that an earlier run of this process has ``used`` is not used again."""
     now = datetime.now(UTC)
     name = f"{run_slug([scenario for scenario, _ in options.scenarios])}-{now:%Y%m%d-%H%M%S}"
@@ -59,6 +69,8 @@ def new_ticket(options: LoadOptions, used: Sequence[Path]) -> RunTicket:
         "id": f"{name}-{now.microsecond:06d}",
         "created_at": now.isoformat(timespec="seconds"),
         "directory": str(directory.absolute()),
+        "seed": random.randrange(1_000_000),
+        "seats": sorted(seats),
     }
 
 

@@ -22,13 +22,17 @@ class Closed:
     invalid: tuple[str, ...]
 
 
+#: Scenario, Unix time at which the call began, Unix time for which it was scheduled.
+_Begun = tuple[str, float, float | None]
+
+
 @dataclass
 class _Account:
     """One worker."""
 
     worker: str
     host: str
-    begun: dict[str, tuple[str, float]] = field(default_factory=dict)  # call id: scenario, Unix time
+    begun: dict[str, _Begun] = field(default_factory=dict)
     results: dict[str, SessionResult] = field(default_factory=dict)
     parts: dict[int, dict[int, bytes]] = field(default_factory=dict)  # batches of which chunks are missing
     seen: set[int] = field(default_factory=set)
@@ -66,6 +70,10 @@ class Ledger:
         """Calls that have arrived so far."""
         return sum(len(account.results) for account in self._accounts.values())
 
+    def started_by(self, worker: str) -> int:
+        """Calls that one worker has begun so far."""
+        return self._accounts[worker].started if worker in self._accounts else 0
+
     @property
     def workers(self) -> list[str]:
         """The workers that have been heard of."""
@@ -76,8 +84,8 @@ class Ledger:
         account = self._account(message)
         if account is None:
             return False
-        for call_id, scenario, started_at in message["calls"]:
-            account.begun[call_id] = (scenario, started_at)
+        for call_id, scenario, started_at, scheduled_at in message["calls"]:
+            account.begun[call_id] = (scenario, started_at, scheduled_at)
         return True
 
     def chunk(self, message: Chunk) -> bytes | None:
@@ -137,7 +145,7 @@ class Ledger:
         found = list(results)
         account = self._accounts[worker]
         for result in found:
-            account.begun.setdefault(result.call_id, (result.scenario, result.started_at))
+            account.begun.setdefault(result.call_id, (result.scenario, result.started_at, result.scheduled_at))
         known = account.results.keys()
         return self.store(worker, [one for one in found if one.outcome != "lost" and one.call_id not in known])
 
@@ -177,11 +185,13 @@ def _lost(account: _Account) -> list[SessionResult]:
     begun = {call_id: call for call_id, call in account.begun.items() if call_id not in account.results}
     unnamed = account.started - len(account.begun.keys() | account.results.keys())
     for number in range(unnamed):  # announced by nobody, but in the worker's own count
-        begun[f"{account.worker}-unknown-{number + 1}"] = ("", 0.0)
+        begun[f"{account.worker}-unknown-{number + 1}"] = ("", 0.0, None)
     return [lost_result(call_id, account.worker, why, *call) for call_id, call in begun.items()]
 
 
-def lost_result(call_id: str, worker: str, why: str, scenario: str, started_at: float) -> SessionResult:
+def lost_result(
+    call_id: str, worker: str, why: str, scenario: str, started_at: float, scheduled_at: float | None = None
+) -> SessionResult:
     """The result of a call of which nothing is known but that it began."""
     return SessionResult(
         call_id=call_id,
@@ -190,6 +200,7 @@ def lost_result(call_id: str, worker: str, why: str, scenario: str, started_at: 
         outcome="lost",
         reason=why,
         started_at=started_at,
+        scheduled_at=scheduled_at,
         connect_ms=None,
         clock="real",
         timestamps="",

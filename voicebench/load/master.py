@@ -3,7 +3,7 @@
 import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from locust.env import Environment
 from locust.runners import STATE_MISSING, MasterRunner
 
 from voicebench.exits import Exit
+from voicebench.load.arrivals import Plan
 from voicebench.load.describe import RunTicket
 from voicebench.load.ledger import Closed, Ledger
 from voicebench.load.live import LiveTable
-from voicebench.load.messages import ACK, DRAIN, SETTLED, Chunk, Drained, Started, unpack
+from voicebench.load.messages import ACK, DRAIN, SETTLED, Chunk, Drained, Sender, Started, unpack
 from voicebench.load.options import LoadOptions
 from voicebench.load.patience import wait_until
 from voicebench.load.spool import spool_directory
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 #: Beyond the grace: how long to wait for workers that deliver nothing more.
 PATIENCE_S = 20.0
+#: How often to look whether the workers that have not ended their share of the schedule are still there.
+THROUGH_EVERY_S = 0.5
 
 
 class MasterSide:
@@ -49,18 +52,19 @@ class MasterSide:
         """Whether a run is going on."""
         return self._run is not None
 
-    def begin(self, ticket: RunTicket, info: RunInfo, options: LoadOptions) -> None:
+    def begin(self, ticket: RunTicket, info: RunInfo, options: LoadOptions, plan: Plan | None = None) -> None:
         """A run begins. Raises ReportError if its directory cannot be written."""
         directory = Path(ticket["directory"])
         writer = RunWriter(directory, info)
         self.used.append(directory)
         self.live = LiveTable()
-        self._run = _Open(self._environment, info, options, writer, self.live)
+        self._run = _Open(self._environment, info, options, writer, self.live, plan)
 
     def started(self, message: Started, node: str) -> None:
         """A worker announces calls."""
         if self._run is not None and self._run.ledger.announce(message):
             self._run.know(node, message["worker"])
+            self._run.calls_begin(node)
             self.live.started = self._run.ledger.started
 
     def chunk(self, message: Chunk, node: str) -> None:
@@ -73,12 +77,20 @@ class MasterSide:
         if self._run is not None and self._run.ledger.drained(message):
             self._run.know(node, message["worker"])
             if not self._run.draining:
+                self._run.stopped_early(node)
                 self._run.ledger.note(f"worker {message['worker']} was stopped during the run, with all its calls")
 
     def worker_came(self) -> None:
         """A worker joins."""
         if self._run is not None and not self._run.draining:
-            self._run.ledger.note("a worker joined during the run: Locust spread the callers anew")
+            plan = "it begins none of the scheduled calls, which those have that were there at the start"
+            what = plan if self._run.plan else "Locust spread the callers anew"
+            self._run.ledger.note(f"a worker joined during the run: {what}")
+
+    def through(self, message: Sender, node: str, end_run: Callable[[], None]) -> None:
+        """A worker has held all calls of its share of the schedule. Once all have, ``end_run``."""
+        if self._run is not None and self._run.ledger.run == message["run"]:
+            self._run.through(node, end_run)
 
     def note(self, text: str) -> None:
         """Something that the reader of the report must know."""
@@ -106,10 +118,17 @@ class _Open:
     """A run that is going on."""
 
     def __init__(
-        self, environment: Environment, info: RunInfo, options: LoadOptions, writer: RunWriter, live: LiveTable
+        self,
+        environment: Environment,
+        info: RunInfo,
+        options: LoadOptions,
+        writer: RunWriter,
+        live: LiveTable,
+        plan: Plan | None,
     ) -> None:
         self.info = info
         self.ledger = Ledger(info.id)
+        self.plan = plan
         self.draining = False
         self._environment = environment
         self._options = options
@@ -117,6 +136,10 @@ class _Open:
         self._live = live
         self._began = time.monotonic()
         self._names: dict[str, str] = {}  # Locust's node id: our worker's name
+        self._through: set[str] = set()  # node ids of workers that have nothing more to begin
+        self._early: set[str] = set()  # node ids of workers that left before the end
+        self._zeros: dict[str, float] = {}  # node id: when its schedule began, by our clock
+        self._watch: gevent.Greenlet[..., None] | None = None
         self._batches: Queue[tuple[str, bytes]] = Queue()
         self._unread = 0
         self._drained = Event()
@@ -140,6 +163,7 @@ class _Open:
             self._drained.wait()
             return
         self.draining = True
+        ended = time.monotonic()
         grace_s = self._options.drain_s
         still_open = self.ledger.started - self.ledger.recorded
         if still_open:
@@ -153,7 +177,22 @@ class _Open:
             if not self.ledger.is_settled(worker):
                 self._recover(worker)
                 self.ledger.gone(worker, _why(worker in late))
+        self._note_never_begun(ended)
         self._drained.set()
+
+    def calls_begin(self, node: str) -> None:
+        number = next((number for seat, number in self._seats() if seat == node), None)
+        if self.plan is not None and number is not None and node not in self._zeros:
+            first = next(self.plan.share(number), None)
+            self._zeros[node] = time.monotonic() - (first.at_s if first else 0.0)
+
+    def stopped_early(self, node: str) -> None:
+        self._early.add(node)
+
+    def through(self, node: str, end_run: Callable[[], None]) -> None:
+        self._through.add(node)
+        if self._watch is None:
+            self._watch = gevent.spawn(self._end_when_through, end_run)
 
     def hurry(self) -> None:
         self._send(DRAIN, {"run": self.info.id, "grace_s": 0.0})
@@ -162,6 +201,8 @@ class _Open:
         """Close the books, write the report and print its summary."""
         closed = self.ledger.close()
         gevent.kill(self._reader)
+        if self._watch is not None:
+            gevent.kill(self._watch)
         pool = gevent.get_hub().threadpool
         report, problem = pool.apply(self._write, (closed,))
         for node, worker in self._names.items():
@@ -201,6 +242,34 @@ class _Open:
         pool.apply(self._store, (new,))
         if new:
             self.ledger.note(f"worker {worker}: {len(new)} results were recovered from its spool")
+
+    def _end_when_through(self, end_run: Callable[[], None]) -> None:
+        """End the run as soon as no live worker has anything left to begin: a lost one must not hold it up."""
+        while not self.draining:
+            live = self._live_nodes()
+            if all(node in self._through for node, _ in self._seats() if node in live):
+                end_run()
+                return
+            gevent.sleep(THROUGH_EVERY_S)
+
+    def _note_never_begun(self, ended: float) -> None:
+        """Tell how many calls were scheduled on workers that left, and were never begun."""
+        for node, number in self._seats():
+            assert self.plan is not None
+            if node in self._live_nodes() and node not in self._early:
+                continue
+            worker = self._names.get(node, "")
+            ran_s = ended - self._zeros.get(node, self._began)
+            missing = self.plan.due(number, ran_s) - self.ledger.started_by(worker)
+            if missing > 0:
+                left = f"worker {worker or node} left"
+                self.ledger.note(f"{left}: {missing} calls that were scheduled on it were never begun")
+
+    def _seats(self) -> list[tuple[str, int]]:
+        """Node id and number of each worker that shares the schedule."""
+        runner = self._environment.runner
+        numbers = runner.worker_indexes if isinstance(runner, MasterRunner) else {"local": 0}
+        return [(node, number) for node, number in numbers.items() if self.plan and number in self.plan.workers]
 
     def _progress(self) -> tuple[int, int]:
         return self.ledger.recorded, len(self._names)

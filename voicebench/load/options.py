@@ -16,11 +16,14 @@ import yaml
 
 from voicebench.adapters import adapter_for
 from voicebench.bench import Record, choose_adapter
+from voicebench.load.arrivals import Arrivals, ArrivalsError, parse_arrivals
 from voicebench.scenario import Scenario, ScenarioError, load_scenario
 
 FORMATS = ("json", "md", "html")
 #: Long enough for an agent's answer that is due (5 s), short of the 30 s that Kubernetes grants a pod.
 DEFAULT_DRAIN_S = 10.0
+#: Calls at once on one worker with open arrivals: what a core can hold, and a little more.
+DEFAULT_MAX_ACTIVE = 1000
 
 
 class Parser(Protocol):
@@ -45,11 +48,17 @@ class LoadOptions:
     out: str  #: empty: a new directory under voicebench-results/
     formats: tuple[str, ...]
     drain_s: float
+    arrivals: Arrivals | None = None  #: None: closed, each caller calls again when its call has ended
+    max_active: int = DEFAULT_MAX_ACTIVE  #: per worker, with open arrivals
 
     @property
     def longest_s(self) -> float:
         """The longest that a call of these scenarios may last."""
         return max(scenario.max_duration_ms for scenario, _ in self.scenarios) / 1000
+
+    def scenario_named(self, name: str) -> Scenario:
+        """The scenario of that name. Raises KeyError."""
+        return {scenario.name: scenario for scenario, _ in self.scenarios}[name]
 
     def adapter_for(self, scenario: Scenario) -> tuple[str, dict[str, Any]]:
         """The adapter's name and options for one scenario.
@@ -71,6 +80,25 @@ def add_arguments(parser: Parser) -> None:
         default=[],
         env_var="VOICEBENCH_SCENARIO",
         help="Scenario to play; repeat it, or separate by commas, to mix several by weight.",
+    )
+    parser.add_argument(
+        "--arrivals",
+        type=_checked_arrivals,
+        metavar="SCHEDULE",
+        default="",
+        env_var="VOICEBENCH_ARRIVALS",
+        help="Begin calls on a schedule, whether or not earlier ones have ended: constant:RATE, poisson:RATE[:SEED], "
+        "ramp:FROM-TO:TIME (calls per second), or csv:FILE. Default: a caller calls again when its call has ended.",
+    )
+    parser.add_argument(
+        "--voicebench-max-active",
+        type=_checked_count,
+        metavar="N",
+        default=DEFAULT_MAX_ACTIVE,
+        env_var="VOICEBENCH_MAX_ACTIVE",
+        include_in_web_ui=False,
+        help="With --arrivals: the most calls at once on one worker; one more counts as failed. Default: "
+        f"{DEFAULT_MAX_ACTIVE}.",
     )
     parser.add_argument(
         "--voicebench-out",
@@ -132,7 +160,9 @@ def read_options(options: Namespace, host: str | None) -> LoadOptions:
         pairs = [parse_pair(text) for text in options.adapter_option]
         formats = _checked_formats(options.voicebench_formats)
         drain_s = _checked_seconds(options.voicebench_drain_s)
-    except argparse.ArgumentTypeError as error:
+        max_active = _checked_count(options.voicebench_max_active)
+        arrivals = _arrivals(options.arrivals or "")
+    except (argparse.ArgumentTypeError, ArrivalsError) as error:
         raise OptionError(str(error)) from None
     if options.record not in ("none", "failed", "all"):
         raise OptionError(f"record: {options.record!r} is not one of none, failed, all")
@@ -141,6 +171,9 @@ def read_options(options: Namespace, host: str | None) -> LoadOptions:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise OptionError(f"two scenarios are named {twice!r}; reports tell them apart by name, so rename one")
+    for name, where in arrivals.scenarios if arrivals else ():
+        if name not in names:
+            raise OptionError(f"{where}: no scenario {name!r} in this run; there is {', '.join(names)}")
     return LoadOptions(
         scenarios=scenarios,
         adapter=options.adapter or "",
@@ -150,6 +183,8 @@ def read_options(options: Namespace, host: str | None) -> LoadOptions:
         out=options.voicebench_out or "",
         formats=tuple(split_list([formats])),
         drain_s=drain_s,
+        arrivals=arrivals,
+        max_active=max_active,
     )
 
 
@@ -209,6 +244,19 @@ def _checked_out(text: str) -> str:
     return text
 
 
+def _arrivals(text: str) -> Arrivals | None:
+    return parse_arrivals(text) if text.strip() else None
+
+
+@lru_cache(maxsize=64)
+def _checked_arrivals(text: str) -> str:
+    try:
+        _arrivals(text)
+    except ArrivalsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def _checked_pair(text: str) -> str:
     parse_pair(text)
     return text
@@ -230,3 +278,13 @@ def _checked_seconds(value: str | float) -> float:
     if not 0 <= seconds <= 3600:
         raise argparse.ArgumentTypeError(f"{value!r} is no time between 0 and 3600 seconds")
     return seconds
+
+
+def _checked_count(value: str | int) -> int:
+    try:
+        number = int(value)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{value!r} is no whole number above 0")
+    return number

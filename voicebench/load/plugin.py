@@ -25,7 +25,7 @@ from voicebench.adapters import AdapterError
 from voicebench.audio.files import AudioFileError
 from voicebench.exits import Exit
 from voicebench.load import messages, web
-from voicebench.load.describe import RunTicket, describe_run, new_ticket, prove_writable
+from voicebench.load.describe import RunTicket, describe_run, new_ticket, plan_of, prove_writable
 from voicebench.load.master import MasterSide
 from voicebench.load.options import LoadOptions, OptionError, add_arguments, read_options
 from voicebench.load.worker import WorkerSide, worker_name, worker_number
@@ -92,6 +92,7 @@ class Plugin:
             register(messages.CHUNK, self._on_chunk)
             register(messages.DRAINED, self._on_drained)
             register(messages.PROBLEM, self._on_problem)
+            register(messages.THROUGH, self._on_through)
         if self.is_worker or self.is_local:
             register(messages.ACK, self._on_ack)
             register(messages.DRAIN, self._on_drain)
@@ -131,9 +132,10 @@ class Plugin:
         options = self._read()
         # When workers join or go, Locust takes users away from others: those may finish their call first. The end of
         # the run does not wait for it, since the barrier has ended all calls by then.
-        self.environment.stop_timeout = self._stop_timeout or options.longest_s
-        ticket = new_ticket(options, self.master.used)
-        self.master.begin(ticket, describe_run(ticket["id"], ticket["created_at"], options), options)
+        self.environment.stop_timeout = self._stop_timeout or (0.0 if options.arrivals else options.longest_s)
+        ticket = new_ticket(options, self.master.used, self._seats())
+        plan = plan_of(ticket, options)
+        self.master.begin(ticket, describe_run(ticket["id"], ticket["created_at"], options, plan), options, plan)
         setattr(self.options, TICKET, ticket)
 
     def _begin_calls(self) -> None:
@@ -142,9 +144,10 @@ class Plugin:
         if ticket is None:  # the master refused the run, or it does not know voicebench
             return
         options = self._read()
-        info = describe_run(ticket["id"], ticket["created_at"], options)
+        plan = plan_of(ticket, options)
+        info = describe_run(ticket["id"], ticket["created_at"], options, plan)
         name, number = worker_name(self.environment), worker_number(self.environment)
-        self.worker.begin(info, options, Path(ticket["directory"]), name, number)
+        self.worker.begin(info, options, Path(ticket["directory"]), name, number, plan)
 
     def _on_test_stopping(self, **_: Any) -> None:
         if self.is_worker:
@@ -186,6 +189,9 @@ class Plugin:
     def _stop(self, code: Exit) -> None:
         self._refused = code
         self.environment.process_exit_code = int(code)
+        self._end_run()
+
+    def _end_run(self) -> None:
         gevent.spawn(self.runner.quit if self.options.headless else self.runner.stop)
 
     # Messages to the master.
@@ -205,6 +211,9 @@ class Plugin:
             print(f"voicebench: {text}", file=sys.stderr)
             self.master.note(text)
             self._stop(Exit(msg.data["code"]))
+
+    def _on_through(self, msg: Message, **_: Any) -> None:
+        self.master.through(msg.data, msg.node_id, self._end_run)
 
     # Messages to a worker.
 
@@ -234,6 +243,13 @@ class Plugin:
 
     def _read(self) -> LoadOptions:
         return read_options(self.options, self.environment.host)
+
+    def _seats(self) -> list[int]:
+        """The numbers of the workers that are there."""
+        if not isinstance(self.runner, MasterRunner):
+            return [worker_number(self.environment)]
+        there = self.runner.clients
+        return [self.runner.get_worker_index(node.id) for node in there.ready + there.running + there.spawning]
 
     def _grace_s(self) -> float:
         return float(self.options.voicebench_drain_s)

@@ -1,5 +1,7 @@
 """What Locust's own table sees of a call: one ``connect`` request, and one ``turn`` request for each turn.
 
+With open arrivals the time of ``connect`` runs from the instant for which the call was scheduled.
+
 Locust adds equal failures up by their text, so the texts are constants. A turn that the harness itself disturbed is
 of the type ``void``, and never a failure. Response times are for Locust's charts, which round; the figures that count
 are voicebench's own.
@@ -31,7 +33,7 @@ class Request:
 def requests_of(result: SessionResult) -> Iterator[Request]:
     """The request events of one call that ended."""
     if result.connect_ms is not None:
-        yield Request("connect", result.scenario, result.connect_ms)
+        yield Request("connect", result.scenario, result.setup_ms)
     elif result.outcome == "failed":
         yield Request("connect", result.scenario, None, VoiceFailure(kind_of(result.reason)))
     for turn in result.metrics.turns if result.metrics else ():
@@ -65,4 +67,6 @@ def _failure(result: SessionResult, turn: TurnResult) -> str:
             return "false barge-in"
         if turn.spurious_response:
             return "spurious response"
+    if turn.expect == "listen":
+        return "agent was silent"
     return "no response" if turn.responded is False else "not measurable"

@@ -1,8 +1,12 @@
 """From the record of a call to its result, off the event loop."""
 
 import sys
+import time
+import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 from voicebench.bench import Record
 from voicebench.metrics import measure
@@ -10,20 +14,24 @@ from voicebench.metrics.results import SessionResult
 from voicebench.report.build import has_failed
 from voicebench.runner.record import SessionRecord
 from voicebench.runner.recording import write_recording
+from voicebench.scenario import Scenario
 
 
-def measured(record: SessionRecord, worker: str, keep: Record, directory: Path) -> SessionResult:
+def measured(
+    record: SessionRecord, worker: str, keep: Record, directory: Path, scheduled_at: float | None = None
+) -> SessionResult:
     """Measure a call and write its recording if it is to be kept.
 
     Never raises: a call whose measurement fails is still a call, and says so.
     """
     try:
-        result = measure(record, worker=worker)
+        result = replace(measure(record, worker=worker), scheduled_at=scheduled_at)
         if keep == "all" or (keep == "failed" and has_failed(result)):
             result = replace(result, recording=_recorded(record, directory))
         return result
     except Exception as error:
-        return unmeasured(record, worker, f"measurement error: {type(error).__name__}: {error}")
+        failed = unmeasured(record, worker, f"measurement error: {type(error).__name__}: {error}")
+        return replace(failed, scheduled_at=scheduled_at)
 
 
 def unmeasured(record: SessionRecord, worker: str, reason: str) -> SessionResult:
@@ -41,6 +49,32 @@ def unmeasured(record: SessionRecord, worker: str, reason: str) -> SessionResult
         adapter=record.adapter,
         metrics=None,
         metadata=record.metadata,
+    )
+
+
+def not_started(
+    scenario: Scenario,
+    adapter: Mapping[str, Any],
+    worker: str,
+    scheduled_at: float,
+    outcome: Literal["failed", "truncated"],
+    reason: str,
+) -> SessionResult:
+    """The result of a call that was scheduled, and that the harness did not begin."""
+    return SessionResult(
+        call_id=uuid.uuid4().hex,
+        scenario=scenario.name,
+        worker=worker,
+        outcome=outcome,
+        reason=reason,
+        started_at=time.time(),
+        connect_ms=None,
+        clock="real",
+        timestamps="",
+        adapter=adapter,
+        metrics=None,
+        metadata=scenario.metadata,
+        scheduled_at=scheduled_at,
     )
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import gevent
 import gevent.util
@@ -17,13 +18,15 @@ from locust.env import Environment
 from locust.exception import StopUser
 
 from voicebench.adapters import create_adapter
+from voicebench.load.arrivals import Arrival, Plan
 from voicebench.load.courier import ANNOUNCE_EVERY_S, Courier, Send
-from voicebench.load.messages import DRAINED, Drained
+from voicebench.load.dispatcher import Dispatcher
+from voicebench.load.messages import DRAINED, THROUGH, Drained, Sender
 from voicebench.load.mix import Mix
 from voicebench.load.options import LoadOptions
 from voicebench.load.patience import wait_until
 from voicebench.load.requests import requests_of
-from voicebench.load.results import measured
+from voicebench.load.results import measured, not_started
 from voicebench.load.spool import Spool, spool_directory
 from voicebench.metrics.results import RunInfo, SessionResult
 from voicebench.metrics.serialise import to_dict
@@ -38,7 +41,11 @@ DELIVER_S = 10.0
 
 logger = logging.getLogger(__name__)
 
+#: From the order to begin until the first open arrival, unless prompts take longer: so that workers begin together.
+LEAD_S = 0.1
+
 RUN_ENDED = "run ended: the load run was stopped"
+NOT_STARTED = "not started: "  # the kind of reason of a call that was scheduled and not begun
 
 
 @dataclass
@@ -57,6 +64,8 @@ class _Run:
     drained: Event = field(default_factory=Event)
     finishing: Group = field(default_factory=Group)  # no users: nobody kills what measures and records
     ticker: "gevent.Greenlet[[Courier], None] | None" = None
+    dispatcher: Dispatcher | None = None  # with open arrivals
+    callers: Group = field(default_factory=Group)  # who hold the calls that it began
 
 
 class WorkerSide:
@@ -69,8 +78,14 @@ class WorkerSide:
         # One thread: the loop, which keeps time for all calls, has to win the interpreter's lock against it alone.
         self._analyst = ThreadPool(1)
 
-    def begin(self, info: RunInfo, options: LoadOptions, directory: Path, worker: str, number: int) -> None:
-        """A run begins. Renders the prompts, so that spawning users is cheap. Raises AudioFileError."""
+    def begin(
+        self, info: RunInfo, options: LoadOptions, directory: Path, worker: str, number: int, plan: Plan | None = None
+    ) -> None:
+        """A run begins, and with a ``plan`` its calls. Raises AudioFileError.
+
+        Renders the prompts, so that spawning users is cheap.
+        """
+        zero_s = time.monotonic() + LEAD_S
         self.end()
         for scenario, _ in options.scenarios:
             prompts = Prompts.of(scenario)
@@ -82,28 +97,25 @@ class WorkerSide:
         mix = Mix([weight for _, weight in options.scenarios], seed=number)
         self._run = run = _Run(info.id, worker, directory, options, courier, mix)
         run.ticker = gevent.spawn(_tick, courier)
+        if plan is not None and number in plan.workers:
+            zero_s = max(zero_s, time.monotonic())
+            run.dispatcher = Dispatcher(
+                plan.share(number), zero_s, lambda *due: self._arrive(run, *due), lambda: self._through(run)
+            )
 
     def play(self) -> SessionResult:
         """Play one call to its end and record it; raises StopUser once the run is ending.
 
         Whatever ends the call, a kill included, it is measured and recorded before this returns or raises, unless
-        the user's greenlet is killed a second time; then that goes on without it.
+        the user's greenlet is killed a second time; then that goes on without it. With open arrivals there is
+        nothing for users to do: this waits for the end of the run.
         """
         run = self._run
+        if run is not None and run.options.arrivals is not None:
+            run.drained.wait()
         if run is None or run.draining:
             raise StopUser
-        scenario: Scenario = run.options.scenarios[run.mix.pick()][0]
-        call = Call(scenario, create_adapter(*run.options.adapter_for(scenario)), realtime=True)
-        run.active += 1
-        run.courier.started(call.call_id, scenario.name, time.time())
-        try:
-            record = call.run()
-        except BaseException as error:
-            why = RUN_ENDED if isinstance(error, gevent.GreenletExit) else f"harness error: {error!r}"
-            self._finish(run, lambda: call.interrupted(why)).join()
-            raise
-        finished = self._finish(run, lambda: record)
-        result: SessionResult = finished.get()
+        result: SessionResult = self._hold(run, _pick(run)).get()
         return result
 
     def drain(self, grace_s: float, wait: bool = True) -> None:
@@ -119,6 +131,7 @@ class WorkerSide:
             run.drained.wait(None if wait else 0)
             return
         run.draining = True
+        self._end_arrivals(run)
         wait_until(lambda: run.active == 0 or run.hurry, grace_s)
         self._kill_users()
         if not wait_until(lambda: not run.finishing, MEASURE_S, lambda: run.courier.recorded_count):
@@ -172,22 +185,85 @@ class WorkerSide:
         if self._run is not None:
             if self._run.ticker is not None:
                 self._run.ticker.kill()
+            if self._run.dispatcher is not None:
+                self._run.dispatcher.end()
             self._run.courier.close(delete_spool=False)
             self._run = None
 
-    def _finish(self, run: _Run, make_record: Callable[[], SessionRecord]) -> "gevent.Greenlet[..., SessionResult]":
+    def _arrive(self, run: _Run, arrival: Arrival, scheduled_at: float) -> None:
+        """An open arrival is due: a call begins, or there is a record that says why not."""
+        scenario = run.options.scenario_named(arrival.scenario) if arrival.scenario else _pick(run)
+        if len(run.callers) < run.options.max_active:
+            run.callers.spawn(self._hold, run, scenario, scheduled_at)
+        else:
+            why = f"{NOT_STARTED}more than {run.options.max_active} calls at once on this worker"
+            run.finishing.spawn(self._not_started, run, scenario, scheduled_at, "failed", why)
+
+    def _through(self, run: _Run) -> None:
+        """The last call of this worker's share has begun: tell the master when it has ended, too."""
+        wait_until(lambda: run.active == 0 and not run.callers, float("inf"))
+        message: Sender = {"run": run.id, "worker": run.worker, "host": socket.gethostname()}
+        self._send(THROUGH, message)
+
+    def _end_arrivals(self, run: _Run) -> None:
+        """Begin no more calls on schedule. Those that were due, and that a late loop had not begun, are truncated."""
+        if run.dispatcher is None:
+            return
+        for arrival, scheduled_at in run.dispatcher.end():
+            scenario = run.options.scenario_named(arrival.scenario) if arrival.scenario else _pick(run)
+            why = f"{NOT_STARTED}the run ended first"
+            run.finishing.spawn(self._not_started, run, scenario, scheduled_at, "truncated", why)
+        gevent.sleep(0)  # each caller that was spawned gets to begin its call, so that it leaves a record
+
+    def _hold(
+        self, run: _Run, scenario: Scenario, scheduled_at: float | None = None
+    ) -> "gevent.Greenlet[..., SessionResult]":
+        """Hold a call to its end; gives the greenlet that measures and records it."""
+        call = Call(scenario, create_adapter(*run.options.adapter_for(scenario)), realtime=True)
+        run.active += 1
+        run.courier.started(call.call_id, scenario.name, time.time(), scheduled_at)
+        try:
+            record = call.run()
+        except BaseException as error:
+            why = RUN_ENDED if isinstance(error, gevent.GreenletExit) else f"harness error: {error!r}"
+            self._finish(run, lambda: call.interrupted(why), scheduled_at).join()
+            raise
+        return self._finish(run, lambda: record, scheduled_at)
+
+    def _finish(
+        self, run: _Run, make_record: Callable[[], SessionRecord], scheduled_at: float | None
+    ) -> "gevent.Greenlet[..., SessionResult]":
         """Measure and record a call in a greenlet that no stop kills."""
-        finishing: gevent.Greenlet[..., SessionResult] = run.finishing.spawn(self._record, run, make_record)
+        finishing: gevent.Greenlet[..., SessionResult] = run.finishing.spawn(
+            self._record, run, make_record, scheduled_at
+        )
         return finishing
 
-    def _record(self, run: _Run, make_record: Callable[[], SessionRecord]) -> SessionResult:
+    def _record(
+        self, run: _Run, make_record: Callable[[], SessionRecord], scheduled_at: float | None
+    ) -> SessionResult:
         try:
             record = make_record()
-            arguments = (record, run.worker, run.options.record, run.directory)
+            arguments = (record, run.worker, run.options.record, run.directory, scheduled_at)
             result: SessionResult = self._analyst.apply(measured, arguments)
             run.courier.recorded(self._analyst.apply(to_dict, (result,)))
         finally:
             run.active -= 1
+        self._fire(result)
+        return result
+
+    def _not_started(
+        self, run: _Run, scenario: Scenario, scheduled_at: float, outcome: Literal["failed", "truncated"], why: str
+    ) -> None:
+        """Record a call that was scheduled and could not begin."""
+        adapter = create_adapter(*run.options.adapter_for(scenario)).describe()
+        result = not_started(scenario, adapter, run.worker, scheduled_at, outcome, why)
+        run.courier.started(result.call_id, scenario.name, result.started_at, scheduled_at)
+        run.courier.recorded(to_dict(result))
+        self._fire(result)
+
+    def _fire(self, result: SessionResult) -> None:
+        """Show a call that ended to Locust."""
         for request in requests_of(result):
             self._environment.events.request.fire(
                 request_type=request.request_type,
@@ -198,16 +274,16 @@ class WorkerSide:
                 context={"call_id": result.call_id},
                 start_time=result.started_at,
             )
-        return result
 
     def _kill_users(self) -> None:
-        """Kill the user greenlets; each sees to it that its call is recorded."""
+        """Kill the user greenlets, and the callers; each sees to it that its call is recorded."""
         runner = self._environment.runner
+        callers = list(self._run.callers) if self._run is not None else []
         if runner is None:
             return
         current = gevent.getcurrent()
         users = [user for user in list(runner.user_greenlets) if user is not current]
-        gevent.killall(users, block=False)
+        gevent.killall([*users, *callers], block=False)
         gevent.sleep(0)  # now each has handed over its call
 
 
@@ -220,6 +296,11 @@ def worker_name(environment: Environment) -> str:
 def worker_number(environment: Environment) -> int:
     """The number that the master gave to this worker, from 0."""
     return max(0, int(getattr(environment.runner, "worker_index", 0)))
+
+
+def _pick(run: _Run) -> Scenario:
+    """The scenario of the next call, by the weights."""
+    return run.options.scenarios[run.mix.pick()][0]
 
 
 def _tick(courier: Courier) -> None:

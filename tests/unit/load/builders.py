@@ -52,7 +52,7 @@ def started(*call_ids: str, worker: str = "w0", run: str = RUN) -> Started:
         "run": run,
         "worker": worker,
         "host": "h",
-        "calls": [(call_id, "booking", 1000.0) for call_id in call_ids],
+        "calls": [(call_id, "booking", 1000.0, None) for call_id in call_ids],
     }
 
 

@@ -42,6 +42,15 @@ def test_a_call_that_was_started_and_never_recorded_is_lost_and_says_where_and_w
     assert closed.invalid == ("worker w0 vanished",)
 
 
+def test_a_lost_call_still_knows_for_when_it_was_scheduled() -> None:
+    ledger = Ledger(RUN)
+    ledger.announce({**started("a"), "calls": [("a", "booking", 1000.5, 1000.0)]})
+    assert (ledger.started_by("w0"), ledger.started_by("w1")) == (1, 0)
+    ledger.recovered("w0", [lost_result("b", "w0", "open", "booking", 1001.5, 1001.0)])
+    ledger.gone("w0", "vanished")
+    assert [(one.call_id, one.scheduled_at) for one in ledger.close().results] == [("a", 1000.0), ("b", 1001.0)]
+
+
 def test_what_a_vanished_worker_spooled_is_entered_once_and_names_its_open_calls() -> None:
     ledger = Ledger(RUN)
     ledger.announce(started("a"))

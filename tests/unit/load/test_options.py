@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from voicebench.load.arrivals import Poisson
 from voicebench.load.options import (
     LoadOptions,
     OptionError,
@@ -84,6 +85,9 @@ def test_a_bad_scenario_ends_the_process_with_code_2_and_one_line(
         (["--voicebench-drain-s", "-1"], "is no time between 0 and 3600 seconds"),
         (["--voicebench-drain-s", "soon"], "is no time between 0 and 3600 seconds"),
         (["--record", "some"], "invalid choice: 'some'"),
+        (["--arrivals", "5"], "'5' is no schedule of calls"),
+        (["--arrivals", "csv:/nowhere"], "/nowhere: cannot be read"),
+        (["--voicebench-max-active", "0"], "'0' is no whole number above 0"),
         (["--voicebench-out", __file__], "is no directory"),
     ],
 )
@@ -94,6 +98,24 @@ def test_a_bad_option_ends_the_process_with_code_2(
         parse(*arguments)
     assert error.value.code == 2
     assert text in capsys.readouterr().err
+
+
+def test_arrivals_are_closed_unless_there_is_a_schedule(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    assert options("--scenario", path).arrivals is None
+    read = options("--scenario", path, "--arrivals", "poisson:2", "--voicebench-max-active", "30")
+    assert (read.arrivals, read.max_active) == (Poisson(2), 30)
+
+
+def test_a_schedule_names_scenarios_of_the_run(tmp_path: Path) -> None:
+    listed = tmp_path / "calls.csv"
+    listed.write_text("0,one\n1,two\n")
+    arguments = ["--scenario", write(tmp_path), "--arrivals", f"csv:{listed}"]
+    with pytest.raises(OptionError) as error:
+        options(*arguments)
+    assert str(error.value) == f"{listed}:2: no scenario 'two' in this run; there is one"
+    read = options(*arguments, "--scenario", write(tmp_path, "two"))
+    assert read.scenario_named("two").name == "two"
 
 
 def test_a_bad_adapter_option_does_not_show_its_value() -> None:

@@ -71,6 +71,11 @@ def test_a_call_that_never_connected_is_one_failed_connect() -> None:
     assert seen(refused) == [("connect", "booking", None, "connection refused")]
 
 
+def test_a_scheduled_call_counts_its_wait_from_the_schedule() -> None:
+    waited = result("a", scheduled_at=998.5)  # began at 1000, connected in 4 ms
+    assert seen(waited)[0] == ("connect", "booking", 1504.0, "")
+
+
 def test_a_call_cut_off_while_connecting_is_no_request() -> None:
     assert seen(result("a", outcome="truncated", reason="run ended", connect_ms=None, metrics=None)) == []
 
