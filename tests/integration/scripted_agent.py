@@ -61,9 +61,15 @@ class Connection:
 
 @contextlib.contextmanager
 def agent(
-    script: Callable[[Connection], None], tls: ssl.SSLContext | None = None, raw: bytes | None = None
+    script: Callable[[Connection], None],
+    tls: ssl.SSLContext | None = None,
+    raw: bytes | None = None,
+    at_the_door: Callable[[], None] = lambda: None,
 ) -> Iterator[str]:
-    """Serve ``script`` to every caller; gives the URL. With ``raw`` the handshake is answered by those bytes."""
+    """Serve ``script`` to every caller; gives the URL. With ``raw`` the handshake is answered by those bytes.
+
+    ``at_the_door`` is called before that answer, and may take its time.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(0.1)
     stopping = threading.Event()
@@ -80,6 +86,7 @@ def agent(
                 if not more:
                     return
                 data += more
+            at_the_door()
             sock.sendall(upgrade_response(request) if raw is None else raw)
             if raw is None:
                 script(Connection(sock, request))
