@@ -73,6 +73,7 @@ def row(run: Run) -> dict[str, Any]:
         "calls": run.calls,
         "machine_on_time": round(1 - float((inside[:, 1] - inside[:, 0]).sum()) / (end - start), 3),
         "cpu": round(cpu, 3),
+        "waited": round(about["waited_s"] / wall_s, 3),
         "send_lag_ms": _sent(run.out, start, end, stalls),
         "arrival_error_ms": _received(run.out, start, end, stalls),
         **_turns(run, start, end, stalls),

@@ -8,7 +8,7 @@ from typing import Any
 from voicebench.report import svg
 
 HEADER = (
-    "client   calls   CPU  on time | send lag p50    p99    max |  raw p99 | arrival p50    p99 |"
+    "client   calls   CPU waited on time | send lag p50    p99    max |  raw p99 | arrival p50    p99 |"
     " response p50   p99 | void skip | KiB/call | broke"
 )
 MARKS = re.compile(r"(<!-- bench -->\n).*?(<!-- /bench -->)", re.DOTALL)
@@ -29,7 +29,7 @@ def line(row: dict[str, Any]) -> str:
     lag, raw = _figures(row["send_lag_ms"], "on_time"), _figures(row["send_lag_ms"], "raw")
     arrival, error = _figures(row["arrival_error_ms"], "on_time"), _figures(row["response_error_ms"], "on_time")
     return (
-        f"{row['client']:8} {row['calls']:5}  {row['cpu']:4.0%}  {row['machine_on_time']:7.0%} |"
+        f"{row['client']:8} {row['calls']:5}  {row['cpu']:4.0%}  {row['waited']:5.0%} {row['machine_on_time']:7.0%} |"
         f"       {lag[0]:6} {lag[1]:>6} {lag[2]:>6} |   {raw[1]:>6} |      {arrival[0]:>6} {arrival[1]:>6} |"
         f"       {error[0]:>6} {error[1]:>5} | {row['void_turns']['on_time']:4} {row['skipped_frames']:4} |"
         f"    {row['memory_per_call_kib']:5} | {row['broke']}"
@@ -65,11 +65,12 @@ def markdown(report: dict[str, Any]) -> str:
         "",
         "*Calls a core* is the largest step with a send lag of at most 10 ms at p99 and the core not full, *at 1 ms*"
         " that with at most 1 ms; the other columns are those of the former. All figures are in ms, for the time in"
-        " which the machine itself was on time.",
+        " which the machine itself was on time. *Waited* is the time for which the client was ready to run and had no"
+        " core: other programs were running beside it, which spoils the figures.",
         "",
-        "| client | calls | CPU | machine on time | send lag p50 / p99 / max | raw p99 | arrival error p50 / p99"
-        " | response error p50 / p99 | raw p99 | void turns (raw) | skipped frames | broke |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| client | calls | CPU | waited | machine on time | send lag p50 / p99 / max | raw p99"
+        " | arrival error p50 / p99 | response error p50 / p99 | raw p99 | void turns (raw) | skipped frames | broke |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
         *(_row(row, report["labels"]) for row in rows),
         "",
         *(f"- {report['labels'][row['client']]}, {row['calls']} calls: {row['broke']}." for row in missing),
@@ -104,7 +105,8 @@ def _row(row: dict[str, Any], labels: dict[str, str]) -> str:
     arrival, error = _figures(row["arrival_error_ms"], "on_time"), _figures(row["response_error_ms"], "on_time")
     void = row["void_turns"]
     return (
-        f"| {labels[row['client']]} | {row['calls']} | {row['cpu']:.0%} | {row['machine_on_time']:.0%} |"
+        f"| {labels[row['client']]} | {row['calls']} | {row['cpu']:.0%} | {row['waited']:.0%} |"
+        f" {row['machine_on_time']:.0%} |"
         f" {' / '.join(lag)} | {raw[1]} | {' / '.join(arrival[:2])} | {' / '.join(error[:2])} |"
         f" {_figures(row['response_error_ms'], 'raw')[1]} | {void['on_time']} ({void['raw']}) of {row['turns']} |"
         f" {row['skipped_frames']} | {row['broke']} |"

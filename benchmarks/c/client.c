@@ -138,6 +138,14 @@ static void hear(struct call *call) {
 
 static double cpu_s(void) { return (double)clock_ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9; }
 
+static double waited_s(void) {
+    long long waited = 0;
+    FILE *file = fopen("/proc/self/schedstat", "r");
+    if (!file || fscanf(file, "%*d %lld", &waited) != 1) die("schedstat");
+    fclose(file);
+    return (double)waited / 1e9;
+}
+
 static long rss_kib(void) {
     long pages = 0;
     FILE *file = fopen("/proc/self/statm", "r");
@@ -172,13 +180,13 @@ int main(int count, char **arguments) {
         if (epoll_ctl(epoll, EPOLL_CTL_ADD, calls[i].fd, &event)) die("epoll_ctl");
     }
     int64_t origin = now_ns() + 20 * MS, end = origin + RAMP_NS + length, start = origin + RAMP_NS;
-    double cpu_before = 0;
+    double cpu_before = 0, waited = 0;
     for (int i = 0; i < size; i++) { /* phases over the 20 ms, first turns over 2 s */
         calls[i].due = origin + FRAME_NS * i / size / TICK_NS * TICK_NS;
         calls[i].speak_at = origin + (i * 37 % 100) * FRAME_NS;
     }
     for (int64_t now = now_ns(); now < end; now = now_ns()) {
-        if (!counting && now >= start) counting = 1, cpu_before = cpu_s();
+        if (!counting && now >= start) counting = 1, cpu_before = cpu_s(), waited = waited_s();
         for (int budget = 64; budget && calls[next].due <= now; budget--) say(&calls[next]), next = (next + 1) % size;
         int ready = epoll_wait(epoll, events, 32, calls[next].due <= now ? 0 : 100);
         for (int i = 0; i < ready; i++) {
@@ -188,14 +196,15 @@ int main(int count, char **arguments) {
         }
     }
     double cpu = cpu_s() - cpu_before;
+    waited = waited_s() - waited;
     save(&sent, arguments[4], "sent"), save(&received, arguments[4], "received"), save(&turns, arguments[4], "turns");
     char path[4096];
     snprintf(path, sizeof path, "%s.json", arguments[4]);
     FILE *file = fopen(path, "w");
     if (!file) die(path);
     fprintf(file,
-            "{\"start_ns\": %lld, \"end_ns\": %lld, \"cpu_s\": %.4f, \"rss_before_kib\": %ld, \"rss_after_kib\": %ld,"
+            "{\"start_ns\": %lld, \"end_ns\": %lld, \"cpu_s\": %.4f, \"waited_s\": %.4f, \"rss_before_kib\": %ld, \"rss_after_kib\": %ld,"
             " \"started\": %d, \"failed\": 0, \"stamps\": \"wakeup\", \"stalled\": %ld}\n",
-            (long long)start, (long long)end, cpu, rss_before, rss_kib(), size, stalled);
+            (long long)start, (long long)end, cpu, waited, rss_before, rss_kib(), size, stalled);
     return fclose(file) ? 1 : 0;
 }

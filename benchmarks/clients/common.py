@@ -59,6 +59,11 @@ def rss_kib() -> int:
     return pages * (os.sysconf("SC_PAGE_SIZE") // 1024)
 
 
+def waited_s() -> float:
+    """How long this thread, ready to run, had to wait for its core."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+
+
 class Meter:
     """Marks the stretch of a run that counts."""
 
@@ -66,16 +71,17 @@ class Meter:
         self.rss_before_kib = rss_kib()
         self.started = self.failed = 0
         self._start_ns = self._end_ns = 0
-        self._cpu_s = 0.0
+        self._cpu_s = self._waited_s = 0.0
         self._rss_after_kib = 0
 
     def begin(self) -> None:
         self._start_ns = time.monotonic_ns()
-        self._cpu_s = -time.process_time()
+        self._cpu_s, self._waited_s = -time.process_time(), -waited_s()
 
     def end(self) -> None:
         self._end_ns = time.monotonic_ns()
         self._cpu_s += time.process_time()
+        self._waited_s += waited_s()
         self._rss_after_kib = rss_kib()
 
     def save(self, out: Path, stamps: str, reasons: Sequence[str] = ()) -> None:
@@ -84,6 +90,7 @@ class Meter:
             "start_ns": self._start_ns,
             "end_ns": self._end_ns,
             "cpu_s": round(self._cpu_s, 4),
+            "waited_s": round(self._waited_s, 4),
             "rss_before_kib": self.rss_before_kib,
             "rss_after_kib": self._rss_after_kib,
             "started": self.started,
