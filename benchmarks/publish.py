@@ -69,7 +69,8 @@ def markdown(report: dict[str, Any]) -> str:
         " core: other programs were running beside it, which spoils the figures.",
         "",
         "| client | calls | CPU | waited | machine on time | send lag p50 / p99 / max | raw p99"
-        " | arrival error p50 / p99 | response error p50 / p99 | raw p99 | void turns (raw) | skipped frames | broke |",
+        " | arrival error p50 / p99 | response error p50 / p99 | raw p99 | void turns (raw) | skipped frames"
+        " | broke |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
         *(_row(row, report["labels"]) for row in rows),
         "",
