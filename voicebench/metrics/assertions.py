@@ -17,10 +17,22 @@ from voicebench.scenario.assertions import Assertion, parse_assertion
 #: Figures that count turns, and the distribution whose ``void`` says how many such turns were left out.
 _COUNTS = {
     "turns_passed": None,
+    "resumed_barge_ins": None,
     "missed_responses": "response_latency_ms",
     "talk_overs": "response_latency_ms",
     "false_barge_ins": "noise",
     "spurious_responses": "noise",
+}
+
+_NEVER_AUDIBLE = "the agent was never audible", "no call was measured"
+_NO_BARGE_IN = "the agent never stopped sending", "no turn cut in while audio was on its way"
+#: Why a figure of the delivery is absent: if it is missed, and if nothing was to be measured.
+_ABSENT_DELIVERY = {
+    **dict.fromkeys(("first_audible_ms", "opening_heard_ms", "worst_gap_ms", "interior_silent_ms"), _NEVER_AUDIBLE),
+    **dict.fromkeys(("worst_burst_frames", "realtime_ratio"), ("the agent sent nothing", "too few frames came")),
+    **dict.fromkeys(("overflow_ms", "backlog_growth_ms"), ("the agent sent nothing", "no call was measured")),
+    "underrun_ms": ("the agent sent nothing", "the player has no bound, see playout"),
+    **dict.fromkeys(("cut_ms", "audio_wasted_ms", "unheard_backlog_ms"), _NO_BARGE_IN),
 }
 
 
@@ -101,6 +113,10 @@ def _why_absent(summary: Mapping[str, Any], assertion: Assertion) -> str:
         return "no barge-in has a stop time: " + _because(
             summary["barge_in_stop_ms"], "the agent never stopped", nothing
         )
+    if metric in _ABSENT_DELIVERY:
+        return f"no {metric} was measured: " + _because(summary[metric], *_ABSENT_DELIVERY[metric])
+    if metric == "resumed_barge_ins":
+        return "no barge-in has a cut: " + _because(summary["cut_ms"], *_ABSENT_DELIVERY["cut_ms"])
     if metric == "setup_ms":
         return "no call has a setup_ms: " + _because(summary[metric], "no call connected", "no call began")
     if metric == "start_lag_ms":

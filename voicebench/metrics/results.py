@@ -58,6 +58,88 @@ class TurnResult:
 
 
 @dataclass(frozen=True)
+class Opening:
+    """How the agent begins (TV04), counted from the moment at which the connection was open."""
+
+    first_frame_ms: float | None = None
+    first_audible_ms: float | None = None
+    silent_preroll_frames: int | None = None
+
+
+@dataclass(frozen=True)
+class Pacing:
+    """How evenly the agent sends (TV05)."""
+
+    frames: int = 0
+    median_gap_ms: float | None = None
+    p95_gap_ms: float | None = None
+    max_gap_ms: float | None = None
+    worst_burst_frames: int | None = None
+    wall_seconds: float | None = None
+    audio_seconds: float | None = None
+    realtime_ratio: float | None = None
+    replies: int = 0
+    void_replies: int = 0  #: replies that the harness disturbed; nothing of them is counted
+
+
+@dataclass(frozen=True)
+class Continuity:
+    """Holes inside what the agent says (TV06)."""
+
+    speech_span_s: float | None = None
+    worst_gap_ms: float | None = None
+    worst_gap_at_s: float | None = None
+    interior_silent_frames: int | None = None
+    interior_silent_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class Playout:
+    """What the caller's player made of what arrived."""
+
+    opening_heard_ms: float | None = None
+    dropped_ms: float | None = None
+    overflow_ms: float | None = None
+    underrun_ms: float | None = None
+    backlog_growth_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class BargeIn:
+    """How fast the agent stopped sending when the caller cut in (TV07)."""
+
+    turn: str
+    status: Status
+    cut_ms: float | None = None
+    frames_after_barge_in: int | None = None
+    audio_wasted_ms: float | None = None
+    unheard_backlog_ms: float | None = None
+    resumed_after_stop: bool | None = None
+    resumed_after_ms: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How one call's audio arrived; see ``metrics.delivery``."""
+
+    opening: Opening
+    pacing: Pacing
+    continuity: Continuity
+    playout: Playout
+    barge_ins: tuple[BargeIn, ...]  #: one per `stop` turn
+    status: Mapping[str, Status]  #: of opening, pacing, continuity and playout
+
+    @property
+    def barge_in(self) -> BargeIn | None:
+        """The worst one: an agent that never stopped, or the longest cut; None if nobody cut in."""
+        known = [barge_in for barge_in in self.barge_ins if barge_in.cut_ms is not None]
+        never = [barge_in for barge_in in self.barge_ins if barge_in.status == "missed"]
+        longest = sorted(known, key=lambda barge_in: barge_in.cut_ms or 0.0, reverse=True)
+        return next(iter([*never, *longest, *self.barge_ins]), None)
+
+
+@dataclass(frozen=True)
 class SessionMetrics:
     """Everything measured in one call (VB15). Segments are (start_s, end_s) pairs."""
 
@@ -71,6 +153,7 @@ class SessionMetrics:
     agent_segments: tuple[tuple[float, float], ...]
     truncated: bool
     clears_s: tuple[float, ...] = ()  #: when the agent asked the player to drop what had not sounded (VB04)
+    delivery: Delivery | None = None  #: None in records of a version that did not measure it
 
 
 @dataclass(frozen=True)

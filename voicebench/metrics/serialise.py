@@ -13,7 +13,13 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from voicebench.metrics.results import (
+    BargeIn,
+    Continuity,
+    Delivery,
     Health,
+    Opening,
+    Pacing,
+    Playout,
     ProcessHealth,
     RunInfo,
     SessionMetrics,
@@ -25,6 +31,12 @@ from voicebench.metrics.results import (
 SCHEMA_VERSION = 1
 
 _T = TypeVar("_T")
+_GROUPS: Mapping[str, Any] = {
+    "opening": Opening,
+    "pacing": Pacing,
+    "continuity": Continuity,
+    "playout": Playout,
+}
 _FIGURES = ("duration_s", "user_speech_ms", "agent_speech_ms", "overlap_ms", "talk_over_ms")
 _CALL = (
     "call_id",
@@ -55,6 +67,7 @@ def to_dict(result: SessionResult) -> dict[str, Any]:
         "user_segments": [list(segment) for segment in metrics.user_segments] if metrics else [],
         "agent_segments": [list(segment) for segment in metrics.agent_segments] if metrics else [],
         "clears_s": list(metrics.clears_s) if metrics else [],
+        "delivery": delivery_to_dict(metrics.delivery) if metrics and metrics.delivery else None,
         "truncated": metrics.truncated if metrics else result.outcome == "truncated",
         "health": _health_to_dict(result.health),
         "recording": None if result.recording is None else dict(result.recording),
@@ -108,6 +121,7 @@ def _session_from_dict(data: Mapping[str, Any]) -> SessionResult:
             agent_segments=tuple((start, end) for start, end in data["agent_segments"]),
             truncated=data["truncated"],
             clears_s=tuple(data.get("clears_s", ())),
+            delivery=_delivery_from_dict(data.get("delivery")),
         )
     return SessionResult(
         **{name: data[name] for name in _CALL},
@@ -147,6 +161,24 @@ def _turn_from_dict(data: Mapping[str, Any]) -> TurnResult:
 
 def _health_to_dict(health: Health) -> dict[str, Any]:
     return {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(health).items()}
+
+
+def delivery_to_dict(delivery: Delivery) -> dict[str, Any]:
+    """The delivery block of a call; ``barge_in`` is the worst of ``barge_ins``, for readers."""
+    return {
+        **{name: dict(vars(getattr(delivery, name))) for name in _GROUPS},
+        "barge_in": dict(vars(delivery.barge_in)) if delivery.barge_in else None,
+        "barge_ins": [dict(vars(barge_in)) for barge_in in delivery.barge_ins],
+        "status": dict(delivery.status),
+    }
+
+
+def _delivery_from_dict(data: Mapping[str, Any] | None) -> Delivery | None:
+    if data is None:
+        return None
+    groups = {name: kind(**_known(kind, data[name])) for name, kind in _GROUPS.items()}
+    barge_ins = tuple(BargeIn(**_known(BargeIn, barge_in)) for barge_in in data["barge_ins"])
+    return Delivery(**groups, barge_ins=barge_ins, status=data["status"])
 
 
 def _known(kind: Any, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ agent_speech_ms  sum of the agent's segments
 overlap_ms       time in which both spoke
 talk_over_ms     the part of it that falls into the user's speech of `respond` turns, void ones left out
 truncated        whether the call was over before its script was: by ``max_duration_ms`` or by the harness
+delivery         how the agent's audio arrived, see ``delivery``
 
 Health
 ------
@@ -29,10 +30,12 @@ the interpreter's lock: it may run in a thread beside the pacer.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 import numpy as np
 import numpy.typing as npt
 
+from voicebench.metrics.delivery import deliver
 from voicebench.metrics.histogram import Histogram
 from voicebench.metrics.results import Health, SessionMetrics, SessionResult
 from voicebench.metrics.stats import percentile
@@ -93,6 +96,7 @@ def analyse(record: SessionRecord) -> SessionMetrics:
         agent_segments=_rounded(agent),
         truncated=record.outcome == "truncated" or record.max_duration_reached,
         clears_s=tuple(round(time, 4) for time in record.clears),
+        delivery=deliver(record, turns, user, agent),
     )
 
 
@@ -151,7 +155,9 @@ def validate(record: SessionRecord) -> None:
             f"{len(record.agent_track)} agent samples"
         )
     packets = record.packets
-    lengths = {name: len(getattr(packets, name)) for name in ("arrived", "heard", "duration", "level_db", "read")}
+    lengths = {
+        field.name: len(getattr(packets, field.name)) for field in fields(packets) if field.name != "pieces_db"
+    }
     if len(set(lengths.values())) > 1:
         raise ValueError(f"{where}: the arrays in packets differ in length: {lengths}")
     if len(record.windows) > len(record.scenario.turns):

@@ -22,6 +22,9 @@ noise_turns             `ignore` turns; false_barge_ins and spurious_responses a
 setup_ms                distribution over calls: scheduled (or, with closed arrivals, begun) to connected. Missed: the
                         call failed before that; void: the harness ended it before that
 start_lag_ms            distribution over calls with open arrivals: scheduled to begun
+first_audible_ms to     distributions over calls, or over barge-ins, of what ``metrics.delivery`` measures of each
+  backlog_growth_ms
+resumed_barge_ins       barge-ins after which the agent fell silent, and then went on; None if none was measured
 turn_wer, mean_wer      distribution over all turns that have a WER, and its mean
 overlap_ms,             sums over calls
 talk_over_ms
@@ -40,9 +43,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from voicebench.metrics.delivery import values
 from voicebench.metrics.histogram import Histogram
 from voicebench.metrics.process import loop_lag_figures
-from voicebench.metrics.results import ProcessHealth, SessionResult, TurnResult
+from voicebench.metrics.results import Delivery, ProcessHealth, SessionResult, TurnResult
 from voicebench.metrics.stats import distribution
 
 #: Distribution of the summary: the turn's metric, the turns that it is about (None: all), decimals.
@@ -53,6 +57,23 @@ _DISTRIBUTIONS: dict[str, tuple[str, str | None, int]] = {
     "turn_wer": ("wer", None, 4),
 }
 
+#: Distribution of the summary: the call's figure, see ``metrics.delivery``; decimals.
+_DELIVERY: dict[str, tuple[str, int]] = {
+    "first_audible_ms": ("opening.first_audible_ms", 1),
+    "opening_heard_ms": ("playout.opening_heard_ms", 1),
+    "worst_burst_frames": ("pacing.worst_burst_frames", 1),
+    "realtime_ratio": ("pacing.realtime_ratio", 3),
+    "worst_gap_ms": ("continuity.worst_gap_ms", 1),
+    "interior_silent_ms": ("continuity.interior_silent_ms", 1),
+    "cut_ms": ("barge_in.cut_ms", 1),
+    "audio_wasted_ms": ("barge_in.audio_wasted_ms", 1),
+    "unheard_backlog_ms": ("barge_in.unheard_backlog_ms", 1),
+    "overflow_ms": ("playout.overflow_ms", 1),
+    "underrun_ms": ("playout.underrun_ms", 1),
+    "backlog_growth_ms": ("playout.backlog_growth_ms", 1),
+}
+_BY_FIGURE = {figure: name for name, (figure, _) in _DELIVERY.items()}
+
 
 class Summary:
     """Adds up calls: ``add`` each, then ``close``."""
@@ -60,7 +81,8 @@ class Summary:
     def __init__(self) -> None:
         self._sessions: Counter[str] = Counter()
         self._turns: Counter[str] = Counter()
-        self._values = {name: array("d") for name in _DISTRIBUTIONS}
+        self._values = {name: array("d") for name in (*_DISTRIBUTIONS, *_DELIVERY)}
+        self._barge_ins: Counter[str] = Counter()
         self._setups_ms = array("d")
         self._start_lags_ms = array("d")
         self._missed: Counter[str] = Counter()
@@ -84,11 +106,13 @@ class Summary:
         self._talk_overs_ms.append(result.metrics.talk_over_ms)
         for turn in result.metrics.turns:
             self._add_turn(turn)
+        if result.metrics.delivery is not None:
+            self._add_delivery(result.metrics.delivery)
 
     def close(self) -> dict[str, Any]:
         """The figures of what was added so far, as JSON data."""
         sessions, turns = self._sessions, self._turns
-        stats = {name: self._distribution(name) for name in _DISTRIBUTIONS}
+        stats = {name: self._distribution(name, digits) for name, (_, _, digits) in _DISTRIBUTIONS.items()}
         barge_ins, void = turns["stop"], turns["void"]
         return {
             "sessions": sessions["all"],
@@ -110,6 +134,8 @@ class Summary:
             "turn_wer": stats["turn_wer"],
             "setup_ms": distribution(self._setups_ms, missed=self._missed["setup"], void=self._void["setup"]),
             "start_lag_ms": distribution(self._start_lags_ms, digits=3),
+            **{name: self._distribution(name, digits) for name, (_, digits) in _DELIVERY.items()},
+            "resumed_barge_ins": self._resumed(),
             "completed_sessions": sessions["completed"],
             "truncated_sessions": sessions["truncated"],
             "failed_sessions": sessions["failed"],
@@ -162,8 +188,25 @@ class Summary:
             count["false_barge_in"] += bool(turn.false_barge_in)
             count["spurious_response"] += bool(turn.spurious_response)
 
-    def _distribution(self, name: str) -> dict[str, Any]:
-        digits = _DISTRIBUTIONS[name][2]
+    def _add_delivery(self, delivery: Delivery) -> None:
+        for figure, value, status in values(delivery):
+            name = _BY_FIGURE.get(figure)
+            if name is None:
+                continue
+            if value is not None:
+                self._values[name].append(value)
+            else:
+                self._missed[name] += status == "missed"
+                self._void[name] += status == "void"
+        for barge_in in delivery.barge_ins:
+            self._barge_ins["all"] += 1
+            self._barge_ins["resumed"] += bool(barge_in.resumed_after_stop)
+
+    def _resumed(self) -> int | None:
+        """None if there were barge-ins, and not one could be measured."""
+        return self._barge_ins["resumed"] if self._values["cut_ms"] or not self._barge_ins["all"] else None
+
+    def _distribution(self, name: str, digits: int) -> dict[str, Any]:
         return distribution(self._values[name], missed=self._missed[name], void=self._void[name], digits=digits)
 
 
@@ -187,7 +230,7 @@ def by_turn(results: Iterable[SessionResult]) -> dict[str, dict[str, Any]]:
     """The figures of each turn, by "scenario/turn": scenarios in alphabetical order, turns in their own.
 
     ``sessions`` and the outcomes are those of the calls that measured the turn. What has no value per turn
-    (overlap_ms, talk_over_ms, setup_ms, start_lag_ms) is None.
+    (overlap_ms, talk_over_ms, setup_ms, start_lag_ms, delivery) is None.
     """
     groups: dict[tuple[str, str], Summary] = {}
     places: dict[tuple[str, str], int] = {}
@@ -195,11 +238,12 @@ def by_turn(results: Iterable[SessionResult]) -> dict[str, dict[str, Any]]:
         if result.metrics is None:
             continue
         for place, turn in enumerate(result.metrics.turns):
-            alone = replace(result, metrics=replace(result.metrics, turns=(turn,)))
+            alone = replace(result, metrics=replace(result.metrics, turns=(turn,), delivery=None))
             key = result.scenario, turn.id
             groups.setdefault(key, Summary()).add(alone)
             places[key] = min(place, places.get(key, place))
-    unknown = dict.fromkeys(("overlap_ms", "talk_over_ms", "setup_ms", "start_lag_ms"))
+    of_calls = ("overlap_ms", "talk_over_ms", "setup_ms", "start_lag_ms", *_DELIVERY, "resumed_barge_ins")
+    unknown = dict.fromkeys(of_calls)
     ordered = sorted(groups, key=lambda key: (key[0], places[key], key[1]))
     return {"/".join(key): {**groups[key].close(), **unknown} for key in ordered}
 

@@ -14,6 +14,7 @@ Rules
 as_sent           moves the caller's speech from when it was due to when it went out
 disturbance       a measurement is void if the harness skipped or delayed a frame, or read a packet late, while
                   it ran
+unread            whether packets may have waited, so that their arrivals are not known
 ended_by_harness  whether the run was over before the call was: what the agent then still owed is void, not missed
 """
 
@@ -60,11 +61,7 @@ def disturbance(record: SessionRecord, start_s: float, end_s: float) -> str:
     lag = record.send_lag[first : last + 1]
     skipped = int(np.count_nonzero(np.isnan(lag)))
     late = int(np.count_nonzero(lag > bound_s))
-    read_late = 0
-    if record.timestamps == "kernel":
-        arrived = record.packets.arrived
-        inside = (arrived >= start_s - bound_s) & (arrived <= end_s + bound_s)
-        read_late = int(np.count_nonzero((record.packets.read - arrived)[inside] > bound_s))
+    read_late = _read_late(record, start_s, end_s)
     parts = [
         f"{count} {what}"
         for count, what in (
@@ -75,6 +72,25 @@ def disturbance(record: SessionRecord, start_s: float, end_s: float) -> str:
         if count
     ]
     return f"the harness was late between {start_s:.2f} s and {end_s:.2f} s: {', '.join(parts)}" if parts else ""
+
+
+def unread(record: SessionRecord, start_s: float, end_s: float) -> bool:
+    """Whether the arrivals between two times are not to be trusted, since the harness was not there to read.
+
+    Without the kernel's time stamps that shows in the caller's frames alone.
+    """
+    if record.timestamps == "wakeup":
+        return bool(disturbance(record, start_s, end_s))
+    return _read_late(record, start_s, end_s) > 0
+
+
+def _read_late(record: SessionRecord, start_s: float, end_s: float) -> int:
+    """Packets that the kernel had for more than a frame before the harness read them."""
+    if record.timestamps != "kernel":
+        return 0
+    bound_s, arrived = record.frame_s + EPS, record.packets.arrived
+    inside = (arrived >= start_s - bound_s) & (arrived <= end_s + bound_s)
+    return int(np.count_nonzero((record.packets.read - arrived)[inside] > bound_s))
 
 
 def ended_by_harness(record: SessionRecord) -> bool:

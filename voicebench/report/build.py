@@ -10,6 +10,7 @@ from typing import Any
 
 from voicebench.exits import Exit
 from voicebench.metrics.assertions import check
+from voicebench.metrics.delivery import medians
 from voicebench.metrics.results import RunInfo, SessionResult, TurnResult
 from voicebench.metrics.serialise import to_dict
 from voicebench.metrics.summary import by_scenario, by_turn, harness, summarise
@@ -71,6 +72,7 @@ def build_report(run: RunInfo, results: Iterable[SessionResult]) -> dict[str, An
             "overloaded": overloaded(assertions, workers),
         },
         "workers": workers,
+        "delivery": medians(call.metrics.delivery for call in calls if call.metrics and call.metrics.delivery),
         "by_scenario": of_scenario,
         "by_turn": by_turn(calls),
         "timeline": timeline(calls) if run.clock == "real" else [],

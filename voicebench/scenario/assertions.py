@@ -24,6 +24,18 @@ DISTRIBUTIONS: tuple[str, ...] = (
     "turn_wer",
     "setup_ms",
     "start_lag_ms",
+    "first_audible_ms",
+    "opening_heard_ms",
+    "worst_burst_frames",
+    "realtime_ratio",
+    "worst_gap_ms",
+    "interior_silent_ms",
+    "cut_ms",
+    "audio_wasted_ms",
+    "unheard_backlog_ms",
+    "overflow_ms",
+    "underrun_ms",
+    "backlog_growth_ms",
 )
 
 #: Metrics of which a run has one value.
@@ -32,6 +44,7 @@ FIGURES: tuple[str, ...] = (
     "missed_responses",
     "talk_overs",
     "barge_in_success_rate",
+    "resumed_barge_ins",
     "false_barge_ins",
     "spurious_responses",
     "mean_wer",

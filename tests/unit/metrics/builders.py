@@ -1,13 +1,15 @@
 """Calls made by hand: tones placed into tracks, so that every expected number can be worked out on paper."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from voicebench.runner.player import Player
 from voicebench.runner.record import Outcome, Packets, SessionRecord, Timestamps, Transcript, TurnWindow
-from voicebench.scenario import Scenario, parse_scenario
+from voicebench.scenario import JitterBuffer, Scenario, parse_scenario
 
 RATE = 16000
 FRAME_S = 0.02
@@ -39,6 +41,49 @@ def packets(
     never = np.full(len(times), np.nan)
     seen = times if read is None else np.array(read)
     return Packets(times, times, np.full(len(times), FRAME_S), levels, seen, times, never, levels)
+
+
+def played(
+    sent: Sequence[tuple[float, float, float]],
+    clears: Sequence[float] = (),
+    playout: str | JitterBuffer = "ideal",
+    duration_s: float = 10.0,
+) -> tuple[Packets, npt.NDArray[np.int16]]:
+    """What a caller's player makes of packets of (arrival in s, length in s, level in dBFS) and of clears."""
+    player = Player(RATE, playout, duration_s)
+    times = [(at_s, False, 0.0, 0.0) for at_s in clears]
+    times += [(at_s, True, length_s, level_db) for at_s, length_s, level_db in sent]
+    for at_s, is_audio, length_s, level_db in sorted(times):
+        at_ns = round(at_s * 1e9)
+        if is_audio:
+            player.audio(tone(length_s, level_db).tobytes(), at_ns, at_ns)
+        else:
+            player.clear(at_ns)
+    heard = np.zeros(round(duration_s * RATE), dtype=np.int16)
+    heard[: len(player.heard())] = player.heard()
+    return player.packets(), heard
+
+
+def stream(start_s: float, stop_s: float, level_db: float = -20.0, every_s: float = FRAME_S) -> list[Any]:
+    """Packets of 20 ms that arrive from ``start_s`` on, one ``every_s``, until ``stop_s``."""
+    return [(start_s + k * every_s, FRAME_S, level_db) for k in range(round((stop_s - start_s) / every_s))]
+
+
+def agent_call(
+    sent: Sequence[tuple[float, float, float]],
+    user: Sequence[Sequence[float]] = (),
+    turns: Sequence[Mapping[str, Any]] = ({"expect": "respond"},),
+    duration_s: float = 10.0,
+    *,
+    clears: Sequence[float] = (),
+    playout: str | Mapping[str, float] = "ideal",
+    connected_s: float = 0.0,
+    **keys: Any,
+) -> SessionRecord:
+    """A record of a call whose agent sent these packets and clears, heard through the scenario's player."""
+    record = call(turns, user, (), duration_s, playout=playout, clears=clears, **keys)
+    arrivals, heard = played(sent, clears, record.scenario.playout, duration_s)
+    return replace(record, packets=arrivals, agent_track=heard, connected_s=connected_s)
 
 
 def paced(spans: Sequence[Sequence[float]]) -> list[float]:

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from voicebench.metrics.results import (
+    BargeIn,
+    Continuity,
+    Delivery,
     Health,
+    Opening,
+    Pacing,
+    Playout,
     ProcessHealth,
     RunInfo,
     SessionMetrics,
@@ -22,6 +28,7 @@ from voicebench.metrics.session import measure
 
 from .builders import call, heard
 
+DELIVERY = (Opening, Pacing, Continuity, Playout, BargeIn, Delivery)
 RESPOND: dict[str, Any] = {"expect": "respond", "text": "hello there"}
 RICH = measure(
     call(
@@ -97,7 +104,7 @@ def test_a_damaged_line_names_the_call_and_the_key() -> None:
 def test_every_stored_field_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "records.md").read_text("utf-8")
     stored = {*to_dict(RICH), *run_to_dict(RUN)}
-    for kind in (TurnResult, Health, ProcessHealth, WorkerInfo, RunInfo):
+    for kind in (*DELIVERY, TurnResult, Health, ProcessHealth, WorkerInfo, RunInfo):
         stored |= {field.name for field in fields(kind)}
     stored |= {field.name for field in fields(SessionMetrics)}
     assert {name for name in stored if f"`{name}`" not in text} == set()
