@@ -164,3 +164,11 @@ def test_a_full_disk_does_not_end_the_calls() -> None:
     log.close()
     assert log.calls == 2
     assert log.error is not None
+
+
+def test_a_frame_that_was_late_delays_the_end_of_the_reply_for_whoever_hears_it() -> None:
+    rig = Rig(response_ms=60)
+    rig.truth.sent(rig.agent, Audio(b"", 0, False, 0.100), 0.100)
+    rig.truth.sent(rig.agent, Audio(b"", 1, False, 0.120), 0.131)  # sounds from 131 ms
+    rig.truth.sent(rig.agent, Audio(b"", 2, True, 0.140), 0.140)  # sounds behind it, from 151 ms
+    assert rig.ms(**rig.line["greeting"])["reply_end"] == 171.0

@@ -13,7 +13,7 @@ with those of a caller on the same machine.
       endpoint_ns       when the silence behind it was long enough
       reply_due_ns      when the first frame of the reply was due
       reply_start_ns    when it was sent; null if there was no reply
-      reply_end_ns      when the last frame's audio ends: its sending and its length
+      reply_end_ns      when its audio ends for a caller who hears each frame as it was sent, behind those before it
       frames_sent       frames of the reply
       barge_in_start_ns first such sample of the speech that cut in, or null
       cut, stop_ns      whether and when the agent stopped for it
@@ -111,7 +111,8 @@ class CallTruth:
         elif reply.get("cut") and reply["restart_ns"] is None:
             reply["restart_ns"] = self._ns(now_s)
         reply["frames_sent"] = output.position + 1
-        reply["reply_end_ns"] = self._origin_ns + round((now_s + self._frame_s) * NS)
+        begins_ns = self._origin_ns + round(now_s * NS)
+        reply["reply_end_ns"] = max(begins_ns, reply["reply_end_ns"] or 0) + round(self._frame_s * NS)
 
     def text(self, text: str) -> None:
         """A text message. Its values may be secret: only the keys are kept."""
