@@ -42,7 +42,10 @@ class Player:
         self._position = array("q")  # where the packet was to sound, as its arrival decided; before the call: < 0
         self._samples = array("q")
         self._cleared: dict[int, int] = {}  # the position from which on a clear took back a packet
-        self._energies: dict[int, IntArray] = {}  # of packets whose audio the track no longer holds, see _pieces
+        self._measured = (
+            bytearray()
+        )  # per packet: 1 if its energies are in _energies, since the track lacks its audio
+        self._energies: list[tuple[list[int], IntArray]] = []  # of some packets, one after the other, see _pieces
 
     @property
     def end(self) -> int:
@@ -57,12 +60,13 @@ class Player:
         if self._queued:
             position = arrival + self._hold if arrival >= self._end else self._end
         if position + samples > self._limit or (self._room and position - arrival > self._room):
-            self._keep_energies(pcm)
             position = _NEVER
         elif samples:
-            if position < 0 or not self._queued:
-                self._keep_energies(pcm)
             self._sound(pcm, position)
+        lacking = position < 0 or not self._queued
+        if lacking:
+            self._keep_energies(pcm)
+        self._measured.append(lacking)
         self._arrived.append(arrived_ns)
         self._read.append(read_ns)
         self._position.append(position)
@@ -81,8 +85,12 @@ class Player:
             if position + self._samples[number] <= cut:
                 break
             taken_back.append(number)
-        self._energies.update(self._track_energies([n for n in taken_back if n not in self._energies]))
         self._cleared.update(dict.fromkeys(taken_back, cut))
+        unmeasured = [number for number in taken_back if not self._measured[number]]
+        if unmeasured:
+            self._energies.append((unmeasured, self._track_energies(unmeasured)))
+            for number in unmeasured:
+                self._measured[number] = 1
         del self.track[2 * max(0, cut) :]
         self._end = cut
 
@@ -110,12 +118,11 @@ class Player:
         cleared[list(self._cleared)] = np.array(list(self._cleared.values()), dtype=np.float64) / self.rate
         owner, starts, stops = _pieces(samples, self.rate)
         energies = np.zeros(len(owner))
-        known = {**self._energies, **self._track_energies(self._in_track())}
-        if known:
-            first = np.searchsorted(owner, np.arange(len(position)))
-            numbers = sorted(known)
-            places = [np.arange(first[number], first[number] + len(known[number])) for number in numbers]
-            energies[np.concatenate(places)] = np.concatenate([known[number] for number in numbers])
+        in_track = np.flatnonzero(np.frombuffer(self._measured, dtype=np.uint8) == 0).tolist()
+        for numbers, known in [*self._energies, (in_track, self._track_energies(in_track))]:
+            of_packet = _pieces(samples[numbers], self.rate)[0]
+            number = np.arange(len(of_packet)) - np.searchsorted(of_packet, of_packet)
+            energies[np.searchsorted(owner, numbers)[of_packet] + number] = known
         return Packets(
             arrived=np.array(self._arrived, dtype=np.int64) / NANO,
             heard=np.where(cleared <= queued, np.nan, queued),
@@ -127,30 +134,22 @@ class Player:
             pieces_db=energy_db(energies, stops - starts),
         )
 
-    def _in_track(self) -> list[int]:
-        """Packets whose audio the track holds."""
-        return [
-            number
-            for number, position in enumerate(self._position)
-            if position != _NEVER and number not in self._energies and self._samples[number]
-        ]
-
     def _keep_energies(self, pcm: Pcm) -> None:
         samples = np.frombuffer(pcm, dtype="<i2")
         _, starts, stops = _pieces(np.array([len(samples)]), self.rate)
-        self._energies[len(self._position)] = _energies(samples, starts, stops)
+        self._energies.append(([len(self._position)], _energies(samples, starts, stops)))
 
-    def _track_energies(self, numbers: list[int]) -> dict[int, IntArray]:
+    def _track_energies(self, numbers: list[int]) -> IntArray:
         """Energies of packets that the track holds, in one pass over it."""
-        if not numbers:
-            return {}
-        samples = np.array([self._samples[number] for number in numbers])
-        owner, starts, stops = _pieces(samples, self.rate)
+        owner, starts, stops = _pieces(
+            np.array([self._samples[number] for number in numbers], dtype=np.int64), self.rate
+        )
+        if not len(owner):
+            return np.zeros(0, dtype=np.int64)
         place = np.array([self._position[number] for number in numbers])[owner]
         first = int(place.min())
         track = np.frombuffer(self.track, dtype="<i2", offset=2 * first).copy()  # a view would forbid its growth
-        energies = _energies(track, starts + place - first, stops + place - first)
-        return dict(zip(numbers, np.split(energies, np.flatnonzero(np.diff(owner)) + 1), strict=True))
+        return _energies(track, starts + place - first, stops + place - first)
 
 
 def _pieces(samples: IntArray, rate: int) -> tuple[IntArray, IntArray, IntArray]:

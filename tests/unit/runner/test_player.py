@@ -109,3 +109,42 @@ def test_what_came_before_time_0_has_sounded_by_then_and_delays_nothing() -> Non
     assert packets.duration.tolist() == [0.02, 0.02, 0.02]
     assert packets.arrived.tolist() == [-0.05, -0.015, 0.006]
     assert packets.level_db[0] == pytest.approx(20 * np.log10(50 / 32768), abs=0.01)
+
+
+def test_a_long_packet_has_a_level_for_every_20_ms() -> None:
+    ears = player()
+    loud_then_quiet = np.repeat(np.array([3277, 328, 33], dtype="<i2"), 20)  # -20, -40 and -60 dBFS
+    ears.audio(loud_then_quiet.tobytes() + packet(5, 3277), 100 * MS, 100 * MS)
+    ears.audio(packet(10, 328), 110 * MS, 110 * MS)
+
+    packets = ears.packets()
+    assert packets.pieces.tolist() == [4, 1]
+    assert packets.pieces_db == pytest.approx([-20, -40, -60, -20, -40], abs=0.1)
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 44100])
+@pytest.mark.parametrize("playout", ["ideal", "none"])
+def test_levels_of_pieces_hold_at_any_rate_and_after_a_clear(rate: int, playout: str) -> None:
+    ears = Player(rate, playout, 60.0)
+    values = [3277, 328, 1036]
+    for number, value in enumerate(values):
+        ears.audio(packet(rate // 4, value), number * 250 * MS, 0)
+    ears.clear(300 * MS)
+    packets = ears.packets()
+
+    expected = [level for value in values for level in [20 * np.log10(value / 32768)] * 13]
+    assert packets.pieces_db == pytest.approx(expected, abs=0.01)
+    assert packets.pieces.sum() == len(packets.pieces_db)
+    assert packets.level_db == pytest.approx(expected[::13], abs=0.01)
+
+
+def test_when_a_clear_came_is_kept_with_what_it_took_back() -> None:
+    ears = player(JitterBuffer(jitter_buffer_ms=0, max_ms=50))
+    for _ in range(4):
+        ears.audio(packet(20), 100 * MS, 100 * MS)  # the last one finds no room
+    ears.clear(130 * MS)
+    packets = ears.packets()
+
+    assert [None if np.isnan(s) else round(s * 1000) for s in packets.queued] == [100, 120, 140, None]
+    assert [None if np.isnan(s) else round(s * 1000) for s in packets.cleared] == [None, 130, 130, None]
+    assert heard_ms(ears) == [100, 120, None, None]
