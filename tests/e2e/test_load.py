@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.load_runs import (
+    ANY_LAG,
     Locust,
     balanced_report,
     free_port,
@@ -213,6 +214,7 @@ def test_scenarios_mix_by_weight_and_their_names_stay_apart(agent: str, tmp_path
     often, seldom = write_scenario(tmp_path, "often"), write_scenario(tmp_path, "seldom")
     arguments = ["--scenario", f"{often}:3", "--scenario", f"{seldom}:1", "--host", agent, "--headless"]
     arguments += ["-u", "8", "-r", "8", "--voicebench-out", str(tmp_path / "out"), "--voicebench-drain-s", "3"]
+    arguments += ANY_LAG
     with Locust(tmp_path, *arguments) as locust:
         locust.wait_for_sessions(8)
         locust.signal(signal.SIGTERM)

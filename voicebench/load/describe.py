@@ -49,6 +49,7 @@ def describe_run(run_id: str, created_at: str, options: LoadOptions, plan: Plan 
         workers=(),
         voicebench_version=__version__,
         python=platform.python_version(),
+        limits=options.limits,
     )
 
 

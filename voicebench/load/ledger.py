@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from voicebench.load.messages import Chunk, Drained, Started
-from voicebench.metrics.results import SessionResult, WorkerInfo
+from voicebench.load.messages import Chunk, Drained, Health, Started
+from voicebench.metrics.results import ProcessHealth, SessionResult, WorkerInfo
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class _Account:
     parts: dict[int, dict[int, bytes]] = field(default_factory=dict)  # batches of which chunks are missing
     seen: set[int] = field(default_factory=set)
     total: Drained | None = None
+    process: ProcessHealth | None = None
     missing: str = ""  # why nothing more will come
     repeats: int = 0
 
@@ -128,6 +129,14 @@ class Ledger:
         account.total = message
         return True
 
+    def health(self, message: Health) -> bool:
+        """A worker tells how its process fares. False if the message belongs to another run."""
+        account = self._account(message)
+        if account is None:
+            return False
+        account.process = None if message["process"] is None else ProcessHealth(**message["process"])
+        return True
+
     def is_settled(self, worker: str) -> bool:
         """Whether all that this worker has ever started is stored."""
         account = self._accounts.get(worker)
@@ -162,7 +171,8 @@ class Ledger:
         for account in self._accounts.values():
             lost = _lost(account)
             results += [*account.results.values(), *lost]
-            workers.append(WorkerInfo(account.worker, account.host, account.started, len(account.results), len(lost)))
+            counts = account.started, len(account.results), len(lost)
+            workers.append(WorkerInfo(account.worker, account.host, *counts, account.process))
             notes += _remarks(account, len(lost))
         if self._strangers:
             notes.append(f"{self._strangers} messages of another run were rejected")
@@ -171,7 +181,7 @@ class Ledger:
         invalid = [f"worker {account.worker} {account.missing}" for account in missing]
         return Closed(tuple(results), tuple(workers), tuple(notes), tuple(invalid))
 
-    def _account(self, message: Started | Chunk | Drained) -> _Account | None:
+    def _account(self, message: Started | Chunk | Drained | Health) -> _Account | None:
         if message["run"] != self.run:
             self._strangers += 1
             return None

@@ -19,7 +19,7 @@ from voicebench.load.arrivals import Plan
 from voicebench.load.describe import RunTicket
 from voicebench.load.ledger import Closed, Ledger
 from voicebench.load.live import LiveTable
-from voicebench.load.messages import ACK, DRAIN, SETTLED, Chunk, Drained, Sender, Started, unpack
+from voicebench.load.messages import ACK, DRAIN, SETTLED, Chunk, Drained, Health, Sender, Started, unpack
 from voicebench.load.options import LoadOptions
 from voicebench.load.patience import wait_until
 from voicebench.load.spool import spool_directory
@@ -79,6 +79,12 @@ class MasterSide:
             if not self._run.draining:
                 self._run.stopped_early(node)
                 self._run.ledger.note(f"worker {message['worker']} was stopped during the run, with all its calls")
+
+    def health(self, message: Health, node: str) -> None:
+        """A worker tells how well it keeps time."""
+        if self._run is not None and self._run.ledger.health(message):
+            self._run.know(node, message["worker"])
+            self.live.keeps_time(message["worker"], message["send_lag_p99_ms"], message["process"])
 
     def worker_came(self) -> None:
         """A worker joins."""

@@ -7,7 +7,7 @@ workers are forked and before any user starts. They stay text, since Locust send
 import argparse
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -24,6 +24,10 @@ FORMATS = ("json", "md", "html")
 DEFAULT_DRAIN_S = 10.0
 #: Calls at once on one worker with open arrivals: what a core can hold, and a little more.
 DEFAULT_MAX_ACTIVE = 1000
+
+
+#: What every load run is held to: the share of turns that the harness may disturb, and how late it may be.
+LIMITS = {"max_void_turn_share": 0.05, "max_send_lag_p99_ms": 20.0}
 
 
 class Parser(Protocol):
@@ -48,8 +52,13 @@ class LoadOptions:
     out: str  #: empty: a new directory under voicebench-results/
     formats: tuple[str, ...]
     drain_s: float
+    limits: Mapping[str, float] = field(default_factory=lambda: dict(LIMITS))  #: on the harness: built-in assertions
     arrivals: Arrivals | None = None  #: None: closed, each caller calls again when its call has ended
     max_active: int = DEFAULT_MAX_ACTIVE  #: per worker, with open arrivals
+
+    def limit(self, key: str) -> float:
+        """The strictest of the limits ``key`` on the harness: a scenario's own goes before the run's."""
+        return min(scenario.assertions.get(key, self.limits[key]) for scenario, _ in self.scenarios)
 
     @property
     def longest_s(self) -> float:
@@ -150,6 +159,25 @@ def add_arguments(parser: Parser) -> None:
         help="How long calls may still go on when the run ends; then they are cut off and count as truncated.",
     )
 
+    parser.add_argument(
+        "--voicebench-max-void-turn-share",
+        type=_checked_limit,
+        metavar="SHARE",
+        default=LIMITS["max_void_turn_share"],
+        env_var="VOICEBENCH_MAX_VOID_TURN_SHARE",
+        include_in_web_ui=False,
+        help="Share of turns that the harness may disturb; beyond it the run is not valid (exit code 4).",
+    )
+    parser.add_argument(
+        "--voicebench-max-send-lag-p99-ms",
+        type=_checked_limit,
+        metavar="MS",
+        default=LIMITS["max_send_lag_p99_ms"],
+        env_var="VOICEBENCH_MAX_SEND_LAG_P99_MS",
+        include_in_web_ui=False,
+        help="How late the harness may send, at the 99th percentile; beyond it the run is not valid (exit code 4).",
+    )
+
 
 def read_options(options: Namespace, host: str | None) -> LoadOptions:
     """The options of a run. Raises OptionError and ScenarioError: the web form's values are unchecked."""
@@ -160,6 +188,7 @@ def read_options(options: Namespace, host: str | None) -> LoadOptions:
         pairs = [parse_pair(text) for text in options.adapter_option]
         formats = _checked_formats(options.voicebench_formats)
         drain_s = _checked_seconds(options.voicebench_drain_s)
+        limits = {key: _checked_limit(getattr(options, f"voicebench_{key}")) for key in LIMITS}
         max_active = _checked_count(options.voicebench_max_active)
         arrivals = _arrivals(options.arrivals or "")
     except (argparse.ArgumentTypeError, ArrivalsError) as error:
@@ -183,6 +212,7 @@ def read_options(options: Namespace, host: str | None) -> LoadOptions:
         out=options.voicebench_out or "",
         formats=tuple(split_list([formats])),
         drain_s=drain_s,
+        limits=limits,
         arrivals=arrivals,
         max_active=max_active,
     )
@@ -268,6 +298,16 @@ def _checked_formats(text: str) -> str:
     if unknown is not None or not formats:
         raise argparse.ArgumentTypeError(f"{unknown or text!r} is no report format; use {', '.join(FORMATS)}")
     return ",".join(formats)
+
+
+def _checked_limit(value: str | float) -> float:
+    try:
+        limit = float(value)
+    except ValueError:
+        limit = -1.0
+    if not 0 <= limit < float("inf"):
+        raise argparse.ArgumentTypeError(f"{value!r} is no number from 0 on")
+    return limit
 
 
 def _checked_seconds(value: str | float) -> float:

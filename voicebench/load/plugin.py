@@ -90,6 +90,7 @@ class Plugin:
             listen.worker_connect.add_listener(lambda **_: self.master.worker_came())
             register(messages.STARTED, self._on_started)
             register(messages.CHUNK, self._on_chunk)
+            register(messages.HEALTH, self._on_health)
             register(messages.DRAINED, self._on_drained)
             register(messages.PROBLEM, self._on_problem)
             register(messages.THROUGH, self._on_through)
@@ -201,6 +202,9 @@ class Plugin:
 
     def _on_chunk(self, msg: Message, **_: Any) -> None:
         self.master.chunk(msg.data, msg.node_id)
+
+    def _on_health(self, msg: Message, **_: Any) -> None:
+        self.master.health(msg.data, msg.node_id)
 
     def _on_drained(self, msg: Message, **_: Any) -> None:
         self.master.drained(msg.data, msg.node_id)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+from weakref import WeakSet
 
 import gevent
 import gevent.util
 from gevent.event import Event
 from gevent.pool import Group
-from gevent.threadpool import ThreadPool
 from locust.env import Environment
 from locust.exception import StopUser
 
@@ -28,8 +28,11 @@ from voicebench.load.patience import wait_until
 from voicebench.load.requests import requests_of
 from voicebench.load.results import measured, not_started
 from voicebench.load.spool import Spool, spool_directory
+from voicebench.load.watch import EVERY_S, Watch
+from voicebench.metrics.process import ProcessMeter
 from voicebench.metrics.results import RunInfo, SessionResult
 from voicebench.metrics.serialise import to_dict
+from voicebench.runner.pacer import shared_pacer
 from voicebench.runner.prompts import Prompts
 from voicebench.runner.record import SessionRecord
 from voicebench.runner.session import Call
@@ -64,6 +67,9 @@ class _Run:
     drained: Event = field(default_factory=Event)
     finishing: Group = field(default_factory=Group)  # no users: nobody kills what measures and records
     ticker: "gevent.Greenlet[[Courier], None] | None" = None
+    calls: WeakSet[Call] = field(default_factory=WeakSet)  # those that go on, at least
+    watch: Watch | None = None
+    watcher: "gevent.Greenlet[[Watch], None] | None" = None
     dispatcher: Dispatcher | None = None  # with open arrivals
     callers: Group = field(default_factory=Group)  # who hold the calls that it began
 
@@ -75,8 +81,6 @@ class WorkerSide:
         self._environment = environment
         self._send = send
         self._run: _Run | None = None
-        # One thread: the loop, which keeps time for all calls, has to win the interpreter's lock against it alone.
-        self._analyst = ThreadPool(1)
 
     def begin(
         self, info: RunInfo, options: LoadOptions, directory: Path, worker: str, number: int, plan: Plan | None = None
@@ -97,6 +101,8 @@ class WorkerSide:
         mix = Mix([weight for _, weight in options.scenarios], seed=number)
         self._run = run = _Run(info.id, worker, directory, options, courier, mix)
         run.ticker = gevent.spawn(_tick, courier)
+        run.watch = self._watch(run, host)
+        run.watcher = gevent.spawn(_look, run.watch)
         if plan is not None and number in plan.workers:
             zero_s = max(zero_s, time.monotonic())
             run.dispatcher = Dispatcher(
@@ -140,6 +146,7 @@ class WorkerSide:
             logger.error("voicebench: %d calls not measured in time:\n%s", len(run.finishing), stacks.getvalue())
         if wait:
             wait_until(lambda: _is_delivered(run.courier), DELIVER_S, lambda: run.courier.in_hand)
+        self._report_health(run)
         run.courier.abandon()
         run.courier.drained()
         run.drained.set()
@@ -185,6 +192,8 @@ class WorkerSide:
         if self._run is not None:
             if self._run.ticker is not None:
                 self._run.ticker.kill()
+            if self._run.watcher is not None:
+                self._run.watcher.kill()
             if self._run.dispatcher is not None:
                 self._run.dispatcher.end()
             self._run.courier.close(delete_spool=False)
@@ -220,6 +229,7 @@ class WorkerSide:
     ) -> "gevent.Greenlet[..., SessionResult]":
         """Hold a call to its end; gives the greenlet that measures and records it."""
         call = Call(scenario, create_adapter(*run.options.adapter_for(scenario)), realtime=True)
+        run.calls.add(call)
         run.active += 1
         run.courier.started(call.call_id, scenario.name, time.time(), scheduled_at)
         try:
@@ -245,8 +255,8 @@ class WorkerSide:
         try:
             record = make_record()
             arguments = (record, run.worker, run.options.record, run.directory, scheduled_at)
-            result: SessionResult = self._analyst.apply(measured, arguments)
-            run.courier.recorded(self._analyst.apply(to_dict, (result,)))
+            result: SessionResult = shared_pacer().analyst.apply(measured, arguments)
+            run.courier.recorded(shared_pacer().analyst.apply(to_dict, (result,)))
         finally:
             run.active -= 1
         self._fire(result)
@@ -274,6 +284,19 @@ class WorkerSide:
                 context={"call_id": result.call_id},
                 start_time=result.started_at,
             )
+
+    def _watch(self, run: _Run, host: str) -> Watch:
+        """Who looks after how well this worker keeps time."""
+        sender: Sender = {"run": run.id, "worker": run.worker, "host": host}
+        meter = ProcessMeter(shared_pacer().health)
+        limit_ms = run.options.limit("max_send_lag_p99_ms")
+        return Watch(sender, limit_ms, lambda: list(run.calls), meter, shared_pacer().analyst.apply, self._send)
+
+    def _report_health(self, run: _Run) -> None:
+        """Tell the master how the whole run went."""
+        if run.watch is not None and run.watcher is not None:
+            run.watcher.kill()
+            run.watch.look()
 
     def _kill_users(self) -> None:
         """Kill the user greenlets, and the callers; each sees to it that its call is recorded."""
@@ -307,6 +330,12 @@ def _tick(courier: Courier) -> None:
     while True:
         gevent.sleep(ANNOUNCE_EVERY_S)
         courier.tick()
+
+
+def _look(watch: Watch) -> None:
+    while True:
+        gevent.sleep(EVERY_S)
+        watch.look()
 
 
 def _is_delivered(courier: Courier) -> bool:

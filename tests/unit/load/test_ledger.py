@@ -61,6 +61,19 @@ def test_what_a_vanished_worker_spooled_is_entered_once_and_names_its_open_calls
     assert balance(ledger.close()) == {"completed": 2, "truncated": 0, "failed": 0, "lost": 1}
 
 
+def test_a_worker_keeps_what_it_last_told_of_its_process() -> None:
+    ledger = Ledger(RUN)
+    enter(ledger, result("a"))
+    process = {"loop_lag_ms": {"p50": 0.1, "p99": 0.2, "max": 3.0}, "loop_lag_histogram": {"463": 10}}
+    for share in (0.2, 0.4):
+        told = {**process, "collections": 1, "cpu_share": share}
+        assert ledger.health({"run": RUN, "worker": "w0", "host": "h", "send_lag_p99_ms": 1.0, "process": told})
+    (worker,) = ledger.close().workers
+    assert worker.process is not None
+    assert (worker.process.cpu_share, worker.process.loop_lag_ms["max"]) == (0.4, 3.0)
+    assert not ledger.health({"run": "x", "worker": "w0", "host": "h", "send_lag_p99_ms": 1.0, "process": None})
+
+
 def test_a_vanished_worker_makes_the_run_invalid_even_if_no_call_is_missing() -> None:
     ledger = Ledger(RUN)
     enter(ledger, result("a"))
