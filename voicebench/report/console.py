@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from voicebench.report.delivery import COLUMNS, delivery_rows
 from voicebench.report.figures import assertion_scope, assertion_text, facts, key_figures, turn_rows
 from voicebench.report.format import ms, number
 from voicebench.report.markdown import turn_result
@@ -26,6 +27,7 @@ def render_console(report: Mapping[str, Any], paths: Sequence[str | Path] = (), 
         _pairs([("voicebench " + report["voicebench_version"], ""), *_short_facts(report)]),
         _pairs(key_figures(report)),
         _turns(report, paint),
+        _delivery(report, paint),
         _assertions(report, paint),
         _troubles(report),
         [line for note in report["run"]["notes"] for line in _wrapped("note: ", note)],
@@ -106,6 +108,10 @@ def _turns(report: Mapping[str, Any], paint: _Paint) -> list[str]:
     ]
     columns = ("turn", "passed", "response p50/p90/p99", "TTFA p50/p90", "stop p50/max", "missed", "void")
     return _table(columns, many, paint)
+
+
+def _delivery(report: Mapping[str, Any], paint: _Paint) -> list[str]:
+    return _table([name.lower() for name in COLUMNS], delivery_rows(report), paint)
 
 
 def _assertions(report: Mapping[str, Any], paint: _Paint) -> list[str]:

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from voicebench.metrics.results import SessionResult
 from voicebench.report import format as fmt
 from voicebench.report.build import has_failed, session_view
+from voicebench.report.delivery import delivery_rows
 from voicebench.report.figures import (
     account_text,
     assertion_scope,
@@ -66,6 +67,7 @@ def render_html(report: Mapping[str, Any], results: Sequence[SessionResult]) -> 
         latency_plot=Markup(latency_plot(report, results)),
         course_plot=Markup(course_plot(report, results)),
         turns=turn_rows(report),
+        delivery=delivery_rows(report),
         calls=[_call(call) for call in shown],
         shown=len(shown),
         total=len(results),

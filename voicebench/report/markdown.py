@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from voicebench.report.delivery import COLUMNS, delivery_rows
 from voicebench.report.figures import assertion_scope, assertion_text, facts, key_figures, spread, turn_rows
 from voicebench.report.format import DASH, ms, number, share
 from voicebench.report.verdict import verdict
@@ -27,6 +28,7 @@ def render_markdown(report: Mapping[str, Any]) -> str:
         _section("Summary", ("Figure", "Value"), key_figures(report)),
         _assertions(report),
         _by_turn(report),
+        _section("Delivery", COLUMNS, delivery_rows(report)),
         _workers(report),
         _failures(report),
         _failed_turns(report),

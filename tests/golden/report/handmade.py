@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from voicebench.metrics.results import (
+    BargeIn,
+    Continuity,
+    Delivery,
     Health,
+    Opening,
+    Pacing,
+    Playout,
     ProcessHealth,
     RunInfo,
     SessionMetrics,
@@ -160,13 +166,27 @@ def call(
     )
 
 
+def delivered(first_ms: float, burst: int = 2, ratio: float = 1.003, cut_ms: float | None = None) -> Delivery:
+    """How a call's audio arrived; with ``cut_ms`` the agent was cut into, and stopped."""
+    cut = BargeIn("cut-in", "ok", cut_ms, 8, 160.0, 15.0, resumed_after_stop=False)
+    return Delivery(
+        opening=Opening(first_ms, first_ms, 0),
+        pacing=Pacing(300, 20.0, 20.4, 23.1, burst, 5.98, 6.0, ratio, 2, 0),
+        continuity=Continuity(5.96, 23.1, 4.2, 3, 60.0),
+        playout=Playout(first_ms, 0.0, 0.0, None, 4.0),
+        barge_ins=() if cut_ms is None else (cut,),
+        status=dict.fromkeys(("opening", "pacing", "continuity", "playout"), "ok"),
+    )
+
+
 def booking(call_id: str, latency_ms: float, **more: Any) -> SessionResult:
     """A call of ``booking`` that went well but for what ``more`` says: ask, then confirm."""
     heard = {"transcript": "i want to change my booking", "wer": 0.1667}
     ask = answered("ask", 0.5, 2.5, latency_ms, **heard)
     reply = (2.5 + latency_ms / 1000, 6.0)
     turns = (ask, answered("confirm", 7.0, 8.0, 500.0))
-    return call(call_id, "booking", measured(turns, (reply, (8.5, 11.0))), **more)
+    delivery = delivered(2500.0 + latency_ms, *((40, 5.2) if latency_ms > 1000 else ()))
+    return call(call_id, "booking", measured(turns, (reply, (8.5, 11.0)), delivery=delivery), **more)
 
 
 def interrupted(call_id: str, stop_ms: float | None, passed: bool, coughs: bool, **more: Any) -> SessionResult:
@@ -175,7 +195,8 @@ def interrupted(call_id: str, stop_ms: float | None, passed: bool, coughs: bool,
     turns = (answered("ask", 0.5, 2.0, 650.0), cut_in(4.0, stop_ms, passed), cough(9.0, coughs))
     agent = ((2.65, end), (8.0, 9.3 if coughs else 12.0))
     clears = (4.0 + stop_ms / 1000,) if stop_ms is not None else ()
-    return call(call_id, "barge-in", measured(turns, agent, clears_s=clears), **more)
+    delivery = delivered(2650.0, cut_ms=None if stop_ms is None else stop_ms - 70)
+    return call(call_id, "barge-in", measured(turns, agent, clears_s=clears, delivery=delivery), **more)
 
 
 def handmade_calls() -> list[SessionResult]:
