@@ -1,4 +1,4 @@
-"""A locustfile whose second worker (the whole of a run without workers) stalls for 400 ms, 4.5 s into the run: in the second call of each."""
+"""A locustfile whose second worker stalls for 400 ms in the second call of each caller; or a lone process itself."""
 
 import time
 from typing import Any
