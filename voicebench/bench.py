@@ -24,11 +24,13 @@ from typing import Any, Literal
 
 from voicebench.adapters import Adapter, create_adapter
 from voicebench.exits import Exit
+from voicebench.metrics.process import ProcessMeter
 from voicebench.metrics.results import RunInfo, SessionResult, WorkerInfo
 from voicebench.metrics.session import measure
 from voicebench.report.build import build_report, has_failed
 from voicebench.report.store import ReportError, RunWriter
 from voicebench.report.write import write_reports
+from voicebench.runner.pacer import shared_pacer
 from voicebench.runner.record import SessionRecord
 from voicebench.runner.recording import write_recording
 from voicebench.runner.session import Call
@@ -66,14 +68,14 @@ def run_benchmark(
     adapter: str | None = None,
     options: Mapping[str, Any] | None = None,
     *,
-    repeat: int = 1,
+    repeat: int | None = None,
     realtime: bool = False,
     out: str | Path | None = None,
     formats: Sequence[str] = ("json", "md", "html"),
     record: Record = "none",
     on_result: Callable[[SessionResult], None] | None = None,
 ) -> BenchResult:
-    """Play ``scenario`` ``repeat`` times, each time with a fresh adapter, and report.
+    """Play ``scenario`` ``repeat`` times (its own ``runs`` if None), each time with a fresh adapter, and report.
 
     ``adapter`` and ``options`` go before the scenario's own; the scenario's options are dropped if another adapter
     is named. With ``out`` every call is stored there as it ends, and the reports are written there. A call that
@@ -83,6 +85,7 @@ def run_benchmark(
     Raises AdapterError if the adapter cannot be made, and ReportError if ``out`` cannot be written, both before the
     first call; ValueError if ``repeat`` is below 1, or if recordings are wanted without ``out``.
     """
+    repeat = scenario.runs if repeat is None else repeat
     if repeat < 1:
         raise ValueError(f"repeat is {repeat}, must be at least 1")
     if record != "none" and out is None:
@@ -148,6 +151,7 @@ class _Bench:
         self._record = record
         self._on_result = on_result
         self._began = time.monotonic()
+        self._meter = ProcessMeter(shared_pacer().health) if run.clock == "real" else None
         # Runs that are merged later keep their calls apart; simulated ones, which are all alike, need not.
         self._worker = "local" if run.clock == "virtual" else f"{platform.node()}-{os.getpid()}"
 
@@ -167,6 +171,8 @@ class _Bench:
         self._keep(record)
 
     def _keep(self, record: SessionRecord) -> None:
+        if self._meter is not None:
+            self._meter.take()
         result = measure(record, worker=self._worker)
         if self._writer is not None:
             if self._record == "all" or (self._record == "failed" and has_failed(result)):
@@ -192,7 +198,8 @@ class _Bench:
         else:
             duration = time.monotonic() - self._began
         count = len(self.results)
-        worker = WorkerInfo(self._worker, platform.node(), started=count, recorded=count, lost=0)
+        process = self._meter.total() if self._meter is not None else None
+        worker = WorkerInfo(self._worker, platform.node(), count, count, lost=0, process=process)
         self._run = replace(self._run, duration_s=round(duration, 3), workers=(worker,))
         if self._writer is not None:
             self._run = self._writer.close(self._run)

@@ -38,8 +38,11 @@ def play(subject: ReferenceAgent, *stretches: tuple[float, int]) -> list[tuple[i
             for output in subject.due(ms / 1000):
                 if isinstance(output, Audio):
                     said.append((ms, output.frame.decode()))
+                elif isinstance(output, Clear):
+                    said.append((ms, "clear"))
                 else:
-                    said.append((ms, "clear" if isinstance(output, Clear) else output.text))
+                    assert isinstance(output, HeardText)
+                    said.append((ms, output.text))
             ms += FRAME_MS
     return said
 

@@ -80,3 +80,24 @@ def test_speech_never_dips_far_under_its_level(sample_rate: int) -> None:
 
 def test_speech_at_the_default_threshold_still_is_one_segment() -> None:
     assert detect(synth.speech(1500, 16000, -38.0), 16000) == [Segment(0.0, 1.5)]
+
+
+def test_telephone_is_noise_in_the_band_that_rises_and_falls_like_syllables() -> None:
+    audio = synth.telephone(4000, 16000, -11.0, seed=7)
+    assert rms_db(audio) == pytest.approx(-11.0, abs=0.05)
+    assert (audio == synth.telephone(4000, 16000, -11.0, seed=7)).all()
+    assert (audio != synth.telephone(4000, 16000, -11.0, seed=8)).any()
+    power = np.abs(np.fft.rfft(audio / 32768)) ** 2
+    hz = np.fft.rfftfreq(len(audio), 1 / 16000)
+    assert power[(hz > 290) & (hz < 3410)].sum() / power.sum() > 0.98
+    blocks = audio.reshape(-1, 160) / 32768  # 10 ms each
+    loudness = np.sqrt((blocks**2).mean(axis=1))
+    spectrum = np.abs(np.fft.rfft(loudness - loudness.mean()))
+    assert spectrum.argmax() / 4 == pytest.approx(4.5, abs=0.3)  # 4 s: a bin is 0.25 Hz
+
+
+def test_telephone_is_one_stretch_of_speech() -> None:
+    for seed in range(5):
+        audio = np.concatenate([synth.telephone(1500, 8000, -11.0, seed=seed), synth.silence(500, 8000)])
+        (segment,) = detect(audio, 8000)
+        assert (segment.start_s, segment.end_s) == pytest.approx((0.0, 1.5), abs=0.011)

@@ -144,3 +144,9 @@ def test_bad_arguments_are_refused_before_the_first_call(tmp_path: Path) -> None
 )
 def test_slugs_are_safe_file_names(name: str, expected: str) -> None:
     assert slug(name) == expected
+
+
+def test_a_scenario_says_how_many_calls_it_wants_unless_told_otherwise() -> None:
+    scenario = parse_scenario({"name": "five", "runs": 5, "tail_ms": 0, "turns": [{"audio": {"synth": "tone"}}]})
+    assert len(run_benchmark(scenario).results) == 5
+    assert len(run_benchmark(scenario, repeat=2).results) == 2

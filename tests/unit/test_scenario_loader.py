@@ -219,11 +219,12 @@ def test_files_are_found_beside_the_scenario(tmp_path: Path) -> None:
         ),
         (
             "name: x\nturns: [{audio: {synth: tone}, expect: answer}]",
-            "s.yaml:2: turns[0].expect: 'answer' is not an expectation; use one of respond, stop, ignore",
+            "s.yaml:2: turns[0].expect: 'answer' is not an expectation; use one of respond, stop, ignore, listen",
         ),
         (
             "name: x\nturns: [{audio: {synth: beep}}]",
-            "s.yaml:2: turns[0].audio.synth: 'beep' is not a signal; use one of speech, tone, noise, silence",
+            "s.yaml:2: turns[0].audio.synth: 'beep' is not a signal; "
+            "use one of speech, tone, noise, telephone, silence",
         ),
         (
             "name: x\nplayout: fancy\n" + TURNS,

@@ -9,6 +9,7 @@ import yaml
 
 from tests.unit.json_schema import faults
 from voicebench.audio import synth
+from voicebench.bench import run_benchmark
 from voicebench.runner.prompts import Prompts
 from voicebench.scenario import list_examples, load_scenario, parse_scenario
 from voicebench.vad import detect
@@ -25,7 +26,9 @@ def documented() -> dict[str, tuple[float, str]]:
 
 
 def test_the_promised_ones_are_there() -> None:
-    assert {"booking", "barge-in", "cough", "silence", "smoke"} <= {path.stem for path in SCENARIOS}
+    assert {"booking", "barge-in", "cough", "silence", "smoke", "greeting", "barge-in-telephony"} <= {
+        path.stem for path in SCENARIOS
+    }
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
@@ -99,3 +102,21 @@ def test_the_bundled_examples_need_nothing_but_themselves() -> None:
         assert scenario.name == name
         assert scenario.description
         assert all(turn.audio.synth for turn in scenario.turns)
+
+
+def test_the_telephony_scenarios_see_what_tv12_does_on_the_virtual_clock_tv09() -> None:
+    agent = {
+        "greeting_delay_ms": 400,
+        "greeting_ms": 6000,
+        "barge_in_min_ms": 120,
+        "interrupt_reaction_ms": 60,
+    }
+    greeting = run_benchmark(load_scenario(FOLDER / "greeting.yaml"), "mock", agent)
+    assert greeting.passed, greeting.report["assertions"]
+    assert len(greeting.results) == 5  # TV17
+    cut = run_benchmark(load_scenario(FOLDER / "barge-in-telephony.yaml"), "mock", agent)
+    assert cut.passed, cut.report["assertions"]
+    burst = run_benchmark(load_scenario(FOLDER / "greeting.yaml"), "mock", {**agent, "burst": True}, repeat=1)
+    assert not burst.passed
+    silent = run_benchmark(load_scenario(FOLDER / "greeting.yaml"), "mock", repeat=1)
+    assert not silent.passed

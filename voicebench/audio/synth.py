@@ -18,6 +18,10 @@ SYLLABLE_DIP = 0.5
 #: How far the pitch wanders to either side, as a share.
 PITCH_WANDER = 0.08
 HIGHEST_HARMONIC_HZ = 3800.0
+TELEPHONE_BAND_HZ = (300.0, 3400.0)
+TELEPHONE_SYLLABLES_HZ = 4.5
+#: Deeper than in ``speech``: what an agent's detector has to bridge.
+TELEPHONE_DIP = 0.8
 
 
 def silence(duration_ms: float, sample_rate: int) -> Int16Array:
@@ -62,6 +66,22 @@ def speech(
     voiced = np.interp(cycles, np.arange(len(period)) / len(period), period, period=1.0)
     envelope = 1 - SYLLABLE_DIP / 2 * (1 + np.cos(2 * np.pi * SYLLABLES_HZ * time_s + syllable))
     return _finish(voiced * envelope, sample_rate, level_db)
+
+
+def telephone(duration_ms: float, sample_rate: int, level_db: float = -20.0, seed: int = 0) -> Int16Array:
+    """Noise in the band of a telephone that rises and falls with the rate of syllables (TV18).
+
+    Detectors of speech take it for speech and nothing in it can be recognised, which is all that a test of timing
+    needs. It begins halfway up, and lies highest in the middle of each syllable.
+    """
+    count = ms_to_samples(duration_ms, sample_rate)
+    spectrum = np.fft.rfft(np.random.default_rng(seed).standard_normal(count))
+    freq_hz = np.fft.rfftfreq(count, 1 / sample_rate) if count else np.zeros(1)
+    low_hz, high_hz = TELEPHONE_BAND_HZ
+    band = np.fft.irfft(np.where((freq_hz >= low_hz) & (freq_hz <= high_hz), spectrum, 0), count)
+    time_s = np.arange(count) / sample_rate
+    envelope = 1 - TELEPHONE_DIP / 2 * (1 - np.sin(2 * np.pi * TELEPHONE_SYLLABLES_HZ * time_s))
+    return _finish(band * envelope, sample_rate, level_db)
 
 
 def _glottal_period(pitch_hz: float, sample_rate: int, random: np.random.Generator) -> FloatArray:

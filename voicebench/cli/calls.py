@@ -32,7 +32,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--url", help="address of the agent: the adapter's option 'url'; without -a its scheme chooses the adapter"
     )
-    run.add_argument("-n", "--repeat", type=positive_int, default=1, help="number of calls (default: 1)")
+    run.add_argument("-n", "--repeat", type=positive_int, help="number of calls (default: the scenario's runs, or 1)")
     run.add_argument("--realtime", action="store_true", help="hold the mock's call in real time too")
     run.add_argument("--out", type=Path, help=f"where to write (default: {RESULTS_DIR}/<scenario>-<time>)")
     add_format_argument(run)
@@ -63,12 +63,13 @@ def run_command(args: argparse.Namespace) -> int:
         options["url"] = args.url
         adapter = adapter or adapter_for(args.url, scenario.adapter.type)
     out = None if args.no_write else args.out or default_directory(scenario.name)
-    progress = _Progress(args.repeat) if args.repeat > 1 and not args.quiet else None
+    repeat = args.repeat or scenario.runs
+    progress = _Progress(repeat) if repeat > 1 and not args.quiet else None
     bench = run_benchmark(
         scenario,
         adapter,
         options,
-        repeat=args.repeat,
+        repeat=repeat,
         realtime=args.realtime,
         out=out,
         formats=args.formats,

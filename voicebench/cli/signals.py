@@ -7,7 +7,7 @@ from typing import Any
 from voicebench.cli.options import UsageError, positive_float, positive_int
 from voicebench.exits import Exit
 
-KINDS = ("speech", "tone", "noise", "silence")
+KINDS = ("speech", "tone", "noise", "telephone", "silence")
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     synth.add_argument("--level-db", type=float, default=-20.0, help="RMS level in dBFS (default: -20)")
     synth.add_argument("--sample-rate", type=positive_int, default=16000, help="in Hz (default: 16000)")
     synth.add_argument("--freq-hz", type=positive_float, default=440.0, help="of a tone (default: 440)")
-    synth.add_argument("--seed", type=int, default=0, help="of speech and noise (default: 0)")
+    synth.add_argument("--seed", type=int, default=0, help="of speech, noise and telephone (default: 0)")
     synth.set_defaults(handler=synth_command)
 
 
@@ -39,6 +39,8 @@ def synth_command(args: argparse.Namespace) -> int:
             pcm = synth.speech(length_ms, rate, args.level_db, seed=args.seed)
         case "tone":
             pcm = synth.tone(length_ms, rate, args.freq_hz, args.level_db)
+        case "telephone":
+            pcm = synth.telephone(length_ms, rate, args.level_db, seed=args.seed)
         case "noise":
             pcm = synth.noise(length_ms, rate, args.level_db, seed=args.seed)
         case _:

@@ -108,7 +108,7 @@ def deliver(
     validate(record.packets)
     frames = frames_of(record.packets)
     played = list(zip(record.windows, turns, strict=False))
-    spans = [while_on(window, turn, agent) for window, turn in played]
+    spans = [while_on(window, turn, agent) for window, turn in played if turn.expect != "listen"]
     replies = replies_of(frames, [span for span in spans if span is not None])
     kept = [
         reply

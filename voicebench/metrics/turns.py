@@ -52,6 +52,7 @@ _ASKED: dict[str, tuple[str, ...]] = {
     "respond": ("response_latency_ms", "ttfa_ms"),
     "stop": ("stop_latency_ms",),
     "ignore": ("noise",),
+    "listen": ("noise",),
 }
 
 
@@ -66,7 +67,12 @@ def measure_turns(record: SessionRecord, user: Sequence[Segment], agent: Sequenc
     ends = [*starts.tolist()[1:], record.duration]
     audible = record.packets.arrived[record.packets.level_db > AUDIBLE_DB]
     results = []
+    before_s = 0.0
     for window, next_s in zip(record.windows, ends, strict=False):
+        since_s, before_s = before_s, window.end
+        if window.turn.expect == "listen":
+            results.append(_listen(record, window, since_s, next_s, agent))
+            continue
         inside = segments_in(user, window.start, window.end)
         due, gone = [user[i] for i in inside], [sent[i] for i in inside]
         results.append(_measure(record, window, next_s, due, gone, agent, audible))
@@ -283,6 +289,21 @@ def _ignore(scene: _Scene, result: TurnResult) -> TurnResult:
         passed=not stopped and not spurious,
         status=_statuses(scene.turn, "ok"),
     )
+
+
+def _listen(
+    record: SessionRecord, window: TurnWindow, since_s: float, next_s: float, agent: Sequence[Segment]
+) -> TurnResult:
+    """A turn in which the caller says nothing: the agent should have been heard since the turn before ended."""
+    turn = window.turn
+    heard = bool(segments_in(agent, since_s, next_s))
+    result = TurnResult(turn.id, turn.expect, window.trigger, round(window.start, 4), round(window.end, 4))
+    result = replace(result, responded=heard, passed=heard, status=_statuses(turn, "ok"))
+    if heard:
+        return result
+    if ended_by_harness(record):
+        return _cut_off(result, turn, f"the harness ended the call before the agent was heard: {record.reason}")
+    return _noted(result, "the agent was not heard")
 
 
 def _with_reply(scene: _Scene, reply: Segment, result: TurnResult) -> TurnResult:

@@ -13,6 +13,8 @@ def what_failed(turn: TurnResult) -> str:
         if turn.false_barge_in:
             return "false barge-in"
         return "spurious response" if turn.spurious_response else "agent was silent"
+    if turn.expect == "listen":
+        return "agent was silent"
     if turn.expect == "stop":
         return "stopped too late" if turn.stopped or turn.stop_latency_ms is not None else "did not stop"
     if turn.talk_over:

@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from voicebench.audio.pcm import FULL_SCALE, db_to_amplitude
 from voicebench.runner.player import NANO, Pcm, Player
 from voicebench.runner.record import CallEvent, Transcript, Trigger, TurnWindow
 from voicebench.scenario import Scenario, Turn
@@ -65,6 +66,7 @@ class Conversation:
         self._max_frames = int(np.ceil(scenario.max_duration_ms / scenario.frame_ms - _EPS))
         self.player = Player(agent_rate, scenario.playout, scenario.max_duration_ms / 1000)
         self._vad = StreamingVad(agent_rate, scenario.vad.agent)
+        self._threshold = round(db_to_amplitude(scenario.vad.agent.threshold_db) * FULL_SCALE)
         self._vad_bytes = 2 * self._vad.frame_length
         self._vad_frames = 0  # frames heard by the live detector
         self._onsets: list[float] = []
@@ -178,7 +180,11 @@ class Conversation:
         self.sent.append(at_ns)
 
     def _agent_audible(self, due: float) -> bool:
-        return self._vad.speaking or self.player.end > due * self.player.rate + _EPS
+        """Whether the agent speaks, or speech that it sent ahead is still to be heard.
+
+        Agents on a telephone line send silence without an end: that alone keeps no call open.
+        """
+        return self._vad.speaking or self.player.loud_after(int(due * self.player.rate), self._threshold)
 
     def _consider(self, turn: Turn, i: int, due: float) -> None:
         """Start ``turn`` if its anchor was seen, or its patience is over (VB22)."""

@@ -105,6 +105,13 @@ class Player:
             self.track[start : start + len(pcm)] = pcm
         self._end = max(self._end, end // 2)
 
+    def loud_after(self, position: int, amplitude: int) -> bool:
+        """Whether a sample at ``position`` or later reaches ``amplitude``."""
+        if position >= self._end:
+            return False
+        rest = np.frombuffer(bytes(self.track[2 * max(0, position) :]), dtype="<i2")
+        return bool(len(rest)) and max(int(rest.max()), -int(rest.min())) >= amplitude
+
     def heard(self) -> Int16Array:
         """The track so far, at the agent's rate."""
         return np.frombuffer(bytes(self.track), dtype="<i2").astype(np.int16, copy=False)

@@ -112,6 +112,8 @@ def _audio(spec: AudioSpec, sample_rate: int) -> Int16Array:
         return synth.speech(spec.duration_ms, sample_rate, spec.level_db, seed=spec.seed)
     if spec.synth == "tone":
         return synth.tone(spec.duration_ms, sample_rate, spec.freq_hz, spec.level_db)
+    if spec.synth == "telephone":
+        return synth.telephone(spec.duration_ms, sample_rate, spec.level_db, spec.seed)
     if spec.synth == "noise":
         return synth.noise(spec.duration_ms, sample_rate, spec.level_db, spec.seed)
     return synth.silence(spec.duration_ms, sample_rate)

@@ -9,8 +9,8 @@ from voicebench.scenario.assertions import Assertion, parse_assertion
 from voicebench.vad import Refinement, VadConfig
 
 Anchor = Literal["session_start", "previous_turn_end", "agent_speech_start", "agent_speech_end"]
-Expectation = Literal["respond", "stop", "ignore"]
-SynthKind = Literal["speech", "tone", "noise", "silence"]
+Expectation = Literal["respond", "stop", "ignore", "listen"]
+SynthKind = Literal["speech", "tone", "noise", "telephone", "silence"]
 
 
 def _whole(value: Any) -> Any:
@@ -80,7 +80,8 @@ class Turn(_Block):
     expect: Expectation = Field(
         "respond",
         description="respond: the agent should answer. stop: it is speaking and should fall silent. "
-        "ignore: it should go on as if nothing had been said.",
+        "ignore: it should go on as if nothing had been said. listen: the caller says nothing, and should have heard "
+        "the agent since the turn before.",
     )
     text: str | None = Field(None, strict=True, description="What the caller says, for the word error rate.")
     response_timeout_ms: Number = Field(5000.0, ge=0, description="A reply that starts later than this is missing.")
@@ -156,6 +157,7 @@ class Scenario(_Block):
     playout: Literal["ideal", "none"] | JitterBuffer = Field(
         "ideal", description="The caller's player: an unbounded queue, no queue, or a bounded jitter buffer."
     )
+    runs: Whole = Field(1, ge=1, description="How many calls `voicebench run` makes if not told otherwise.")
     weight: Number = Field(1.0, gt=0, description="Share of the callers in a load run that play this scenario.")
     metadata: Annotated[dict[str, str | int | float | bool], BeforeValidator(_empty)] = Field(
         default_factory=dict, description="Carried into every record and report."

@@ -233,3 +233,12 @@ def test_touching_is_not_overlapping() -> None:
 
 def test_no_audible_packet_means_no_ttfa() -> None:
     assert ttfa_ms(np.array([]), [], Segment(2.0, 3.0), 1.0, 6.0) is None
+
+
+@pytest.mark.parametrize(("spoke", "heard"), [((0.4, 3.0), True), ((3.2, 3.4), True), ((6.1, 7.0), False)])
+def test_a_caller_who_only_listens_should_have_heard_the_agent(spoke: tuple[float, float], heard: bool) -> None:
+    turns = [{"expect": "listen"}, RESPOND]
+    listened = analyse(call(turns, [(6.0, 6.5)], [spoke], windows=[(3.3, 3.4), (6.0, 6.5)])).turns[0]
+    assert (listened.responded, listened.passed) == (heard, heard)
+    assert listened.response_latency_ms is None
+    assert set(listened.status.values()) == {"ok", "not_applicable"}

@@ -181,3 +181,15 @@ def test_the_detector_hears_silence_where_nothing_came() -> None:
     assert heard is not None
     assert not np.frombuffer(heard, dtype=np.int16).any()
     assert len(heard) == 2 * 10 * RATE * FRAME_MS // 1000
+
+
+def test_an_agent_that_sends_silence_without_an_end_keeps_no_call_open() -> None:
+    # Two packets of silence at each frame: the player's queue grows for as long as the call lasts.
+    silent = {i: [bytes(640)] * 2 for i in range(2000)}
+    assert len(play(conversation({}), silent)) == 41  # as long as with no agent at all
+
+
+def test_speech_that_was_sent_ahead_keeps_the_call_open_until_it_has_sounded() -> None:
+    ahead = {30: speech(0, 1000)}  # 1 s at once, at 600 ms
+    packets = {30: [packet for frame in ahead[30].values() for packet in frame]}
+    assert len(play(conversation({}), packets)) >= (600 + 1000) // FRAME_MS
