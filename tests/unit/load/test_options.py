@@ -179,3 +179,31 @@ def test_a_weight_must_be_above_zero(tmp_path: Path) -> None:
 
 def test_lists_come_as_values_or_separated_by_commas() -> None:
     assert split_list(["a, b", "c"]) == split_list("a,b,,c") == ["a", "b", "c"]
+
+
+def test_the_limits_on_the_harness_have_defaults_and_can_be_set(tmp_path: Path) -> None:
+    one = write(tmp_path)
+    assert options("--scenario", one).limits == {"max_void_turn_share": 0.05, "max_send_lag_p99_ms": 20.0}
+    set_ = options(
+        "--scenario", one, "--voicebench-max-void-turn-share", "0.2", "--voicebench-max-send-lag-p99-ms", "50"
+    )
+    assert set_.limits == {"max_void_turn_share": 0.2, "max_send_lag_p99_ms": 50.0}
+
+
+def test_a_worker_warns_at_the_strictest_limit_and_a_scenarios_own_goes_before_the_runs(tmp_path: Path) -> None:
+    def limit(*own_ms: float | None) -> float:
+        paths = []
+        for number, value in enumerate(own_ms):
+            own = "" if value is None else f"assert: {{max_send_lag_p99_ms: {value}}}"
+            paths += ["--scenario", write(tmp_path, f"own-{number}", adapter=own)]
+        return options(*paths).limit("max_send_lag_p99_ms")
+
+    assert (limit(None), limit(50), limit(50, None), limit(50, 10)) == (20, 50, 20, 10)
+
+
+@pytest.mark.parametrize("value", ["-1", "inf", "nan", "many"])
+def test_a_limit_is_a_number_from_0_on(value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as error:
+        parse("--scenario", write(tmp_path), "--voicebench-max-send-lag-p99-ms", value)
+    assert error.value.code == 2
+    assert "is no number from 0 on" in capsys.readouterr().err
