@@ -205,7 +205,11 @@ def test_merge_adds_runs_up(command: Command, scenario: Path, tmp_path: Path) ->
 
     assert done.returncode == 0, done.stderr
     assert read(tmp_path / "both/report.json")["sessions_total"] == 2
-    assert len(read(tmp_path / "one/report.json")["sessions"]) == 1
+    one = read(tmp_path / "one/report.json")
+    assert len(one["sessions"]) == 1
+    assert one["harness"]["loop_lag_ms"] == one["workers"][0]["loop_lag_ms"]
+    assert one["harness"]["loop_lag_ms"]["max"] > 0
+    assert not any(item["builtin"] for item in one["assertions"])  # a few calls are held to what the scenario asserts
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
