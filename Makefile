@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint fmt bench lock clean
+.PHONY: help setup demo test test-slow lint fmt bench soak lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ fmt: $(READY) ## Format the code and mend what ruff can mend
 bench: $(READY) ## How many calls a core holds, how exactly, against others; writes reports/bench/ (10 minutes)
 	$(BIN)/python -m benchmarks.density --publish docs/benchmarks.md
 	$(BIN)/python -m benchmarks.accuracy
+
+soak: $(READY) ## Hold 100 calls for an hour and see whether memory and lag stay flat (CALLS=, MINUTES=)
+	$(BIN)/python -m benchmarks.soak --calls $(or $(CALLS),100) --minutes $(or $(MINUTES),60) --out reports/soak.json
 
 lock: ## Pin the newest versions of all requirements, with hashes
 	bash scripts/lock.sh
