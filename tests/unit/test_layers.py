@@ -22,7 +22,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "load": ABOVE_CALLS | {"bench"},
     "bench": ABOVE_CALLS,
     "calibrate": BOTTOM | {"adapters", "runner", "metrics", "agents"},
-    "cli": ABOVE_CALLS | {"agents", "bench", "load", "calibrate"},
+    "validation": ABOVE_CALLS | {"agents"},
+    "cli": ABOVE_CALLS | {"agents", "bench", "load", "calibrate", "validation"},
     "__main__": frozenset({"cli"}),
     "": frozenset({"version", "bench", "scenario"}),  # voicebench/__init__.py
 }
@@ -31,7 +32,7 @@ ALLOWED: dict[str, frozenset[str]] = {
 RESERVED: dict[str, frozenset[str]] = {
     "locust": frozenset({"load"}),
     "flask": frozenset({"load"}),
-    "gevent": frozenset({"runner", "adapters", "agents", "load", "calibrate", "cli.calls", "cli.calibrate"}),
+    "gevent": frozenset({"runner", "adapters", "agents", "load", "calibrate", "validation", "cli"}),
     "websocket": frozenset({"adapters"}),
     "asyncio": frozenset({"adapters", "agents"}),
     # clock.kernel uses only the numbers of socket options, load.worker only the name of this machine.

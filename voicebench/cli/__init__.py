@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from voicebench.cli import agent, calibrate, calls, reports, scenarios, signals
+from voicebench.cli import agent, analyze, calibrate, calls, harness, reports, scenarios, signals
 from voicebench.exits import Exit
 from voicebench.version import __version__
 
@@ -34,7 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"voicebench {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-    for module in (calls, scenarios, agent, signals, reports, calibrate):
+    for module in (calls, scenarios, agent, harness, signals, reports, analyze, calibrate):
         module.add_commands(commands, common)
     return parser
 
@@ -65,10 +65,11 @@ def _explain(error: Exception) -> tuple[Exit, str]:
     from voicebench.adapters.base import AdapterError
     from voicebench.cli.options import UsageError
     from voicebench.report.store import ReportError
+    from voicebench.runner.evidence import EvidenceError
     from voicebench.scenario import ScenarioError
 
     text = " ".join(str(error).split())
-    if isinstance(error, UsageError | ScenarioError | ReportError):
+    if isinstance(error, UsageError | ScenarioError | ReportError | EvidenceError):
         return Exit.USAGE, text
     if isinstance(error, AdapterError):
         return Exit.UNREACHABLE, text
