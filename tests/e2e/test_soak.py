@@ -1,5 +1,6 @@
 """Whether a long run stays flat."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from benchmarks.soak import Sample, grown, main
 SAMPLE = Sample(10.0, 100.0, 0.1, 1.0, 5.0, 0.1, 0, 10)
 
 
-def samples(rss_mib: list[float], lag_p99_ms: list[float]) -> list[Sample]:
+def samples(rss_mib: Sequence[float], lag_p99_ms: Sequence[float]) -> list[Sample]:
     return [replace(SAMPLE, rss_mib=rss, loop_lag_p99_ms=lag) for rss, lag in zip(rss_mib, lag_p99_ms, strict=True)]
 
 
