@@ -112,28 +112,31 @@ def test_a_killed_workers_calls_are_lost_and_those_it_never_began_are_counted(ag
     scenario = write_scenario(tmp_path, "long", tail_ms=9000)
     arguments = load_arguments(tmp_path, scenario, agent, "--headless", "--arrivals", "constant:10")
     with Locust(tmp_path, *arguments, *processes(2)) as locust:
-        wait_for(lambda: spooled(tmp_path) >= 10, "ten calls")
+        wait_for(lambda: spooled(tmp_path) >= 20, "twenty calls, some of either worker")
         os.kill(locust.children()[0], signal.SIGKILL)
         before = spooled(tmp_path)
         wait_for(lambda: spooled(tmp_path) >= before + 15, "three seconds of the other worker's calls")
         locust.signal(signal.SIGTERM)
         assert locust.wait() == Exit.INVALID, locust.log
     run = balanced_report(locust.out)["run"]
-    assert run["lost"] >= 5
+    assert run["lost"] >= 1
     note = next(note for note in run["notes"] if "never begun" in note)
-    assert 12 <= int(note.split(":")[1].split()[0]) <= 30  # five a second for three seconds, and a little more
+    assert (
+        12 <= int(note.split(":")[1].split()[0]) <= 60
+    )  # five a second for three seconds, and what a busy machine adds
 
 
 def test_beyond_the_most_calls_at_once_arrivals_fail_at_once_and_say_why(agent: str, tmp_path: Path) -> None:
     scenario = write_scenario(tmp_path, "long", tail_ms=9000)
-    arguments = load_arguments(tmp_path, scenario, agent, "--headless", "--arrivals", "constant:10", "-t", "4s")
+    arguments = load_arguments(tmp_path, scenario, agent, "--headless", "--arrivals", "constant:10")
     with Locust(tmp_path, *arguments, "--voicebench-max-active", "3") as locust:
+        locust.wait_for_sessions(20)
+        locust.signal(signal.SIGTERM)
         assert locust.wait() == Exit.INVALID, locust.log  # no call completed
     report = balanced_report(locust.out)
     reason = "not started: more than 3 calls at once on this worker"
     calls = all_calls(locust.out)
     assert sum(call["connect_ms"] is not None for call in calls) == 3
-    assert len(calls) >= 25  # ten a second; without workers Locust ends a run of four seconds half a second early
     failure = next(item for item in report["failures"] if item["outcome"] == "failed")
     assert (failure["reason"], failure["count"]) == (reason, report["run"]["failed"])
     assert 0 <= len(calls) - 3 - failure["count"] <= 1  # the one that fell due as the run ended
