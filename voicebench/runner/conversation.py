@@ -13,11 +13,10 @@ due; a driver that was late leaves some out, and the conversation goes on where 
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from voicebench.audio.pcm import FULL_SCALE, db_to_amplitude
 from voicebench.runner.player import NANO, Pcm, Player
@@ -154,7 +153,7 @@ class Conversation:
         """Length of the live detector's frame in samples."""
         return self._vad.frame_length
 
-    def hear(self, energies: npt.NDArray[np.float64]) -> None:
+    def hear(self, energies: Iterable[float]) -> None:
         """Energies (sums of squares) of the detector frames that ``unheard`` gave."""
         for event in self._vad.push_energies(energies):
             (self._onsets if event.kind == "onset" else self._offsets).append(event.time_s)
