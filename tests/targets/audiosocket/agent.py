@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 HEARD = "had he married a more amiable woman"
+#: A long sentence without a comma, where the agent would pause: an interruption is to meet speech.
 ANSWER = (
-    "Thank you for asking, I have looked that up for you and found three appointments next week. "
-    "The first one is on Tuesday morning at ten. The second one is on Thursday."
+    "I have looked that up for you and found three free appointments in the course of next week. "
+    "The first one is on Tuesday morning at ten."
 )
 CONFIG = """
 listen: {{host: 127.0.0.1, audiosocket_port: {port}, register_port: {register_port}}}

@@ -17,7 +17,7 @@ if [ ! -e "$venv/.installed" ]; then
 fi
 
 log=$(mktemp)
-"$venv/bin/python" "$here/agent.py" "$port" >"$log" 2>&1 &
+nice -n 10 "$venv/bin/python" "$here/agent.py" "$port" >"$log" 2>&1 & # Piper takes every core that it can get
 agent=$!
 trap 'kill "$agent" 2>/dev/null; rm -f "$log"' EXIT
 until grep -q READY "$log"; do
