@@ -5,7 +5,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -65,10 +64,12 @@ def test_a_16_khz_scenario_runs_over_an_8_khz_line_unchanged() -> None:
     assert last == Hangup()
     frames = [message.pcm for message in audio if isinstance(message, Audio) and message.rate == 8000]
     assert {len(frame) for frame in frames} == {320}
-    assert len(frames) == len(audio) == len(record.sent)
+    sent = np.flatnonzero(~np.isnan(record.sent))  # all of them, unless the machine was busy
+    assert len(frames) == len(audio) == len(sent)
     # what is kept of the caller is what went over the wire, at the scenario's rate
-    heard = np.frombuffer(b"".join(frames), dtype="<i2")
-    assert (resample(heard.astype(np.int16), 8000, RATE) == record.user_track).all()
+    wire = np.zeros((len(record.sent), 160), dtype=np.int16)
+    wire[sent] = [np.frombuffer(frame, dtype="<i2") for frame in frames]
+    assert (resample(wire.ravel(), 8000, RATE) == record.user_track).all()
     (user,) = detect(record.user_track, RATE, record.scenario.vad.user)
     assert user.start_s == pytest.approx(0.1, abs=0.011)
     assert user.end_s == pytest.approx(0.3, abs=0.011)
@@ -105,7 +106,6 @@ def test_messages_of_any_size_and_cut_anywhere_make_one_sound() -> None:
         wire = encode(0x10, pcm[:2]) + encode(0x03, b"7") + encode(0x10, pcm[2:3000]) + encode(0x10, pcm[3000:])
         for start in range(0, len(wire), 701):
             connection.sock.sendall(wire[start : start + 701])
-            time.sleep(0.002)
         connection.hear_out()
 
     with agent(piecemeal) as url:
