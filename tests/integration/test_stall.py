@@ -137,7 +137,7 @@ def test_the_calls_go_on_as_if_nothing_had_been(
         assert [window.trigger for window in record.windows] == ["anchor"] * QUESTIONS
         assert record.loop is not None
         assert record.loop.lag_max_ms >= 1000 * STALL_S - 1
-        assert measure(record).health.send_lag_ms["max"] == pytest.approx(1000 * STALL_S, abs=60)
+        assert (measure(record).health.send_lag_ms["max"] or 0) >= 1000 * STALL_S - 20
 
 
 def test_frames_are_skipped_not_sent_late_in_a_burst_and_the_track_holds_what_was_sent() -> None:

@@ -87,8 +87,11 @@ def _invalid(report: Mapping[str, Any], failed: list[dict[str, Any]]) -> str:
 def _late(limits: Sequence[Mapping[str, Any]], workers: Sequence[Mapping[str, Any]]) -> str:
     """That the harness did not keep time, where, and what to do about it."""
     told = ", ".join(dict.fromkeys(f"{_figure(item)} (limit {_limit(item)})" for item in limits))
-    named = ", ".join(f"{item['worker']} ({_figure(item)})" for item in workers[:MOST_WORKERS])
-    more = f" and {len(workers) - MOST_WORKERS} more" if len(workers) > MOST_WORKERS else ""
+    figures: dict[str, list[str]] = {}
+    for item in workers:
+        figures.setdefault(item["worker"], []).append(_figure(item))
+    named = ", ".join(f"{worker} ({', '.join(figures[worker])})" for worker in list(figures)[:MOST_WORKERS])
+    more = f" and {len(figures) - MOST_WORKERS} more" if len(figures) > MOST_WORKERS else ""
     where = f"; overloaded: {named}{more}" if named else ""
     return f"the harness did not keep time: {told}{where}. {ADVICE}"
 

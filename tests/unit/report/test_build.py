@@ -287,6 +287,15 @@ def test_beyond_a_limit_the_report_names_the_overloaded_workers_and_says_what_to
     )
 
 
+def test_the_sentence_names_a_worker_once_with_all_its_figures_and_at_most_three() -> None:
+    calls = [replace(handmade_calls()[6], worker=f"worker-{n}", call_id=f"void-{n}") for n in range(1, 5)]
+    calls = [replace(item, health=late("x").health) for item in calls]
+    workers = tuple(WorkerInfo(f"worker-{n}", "h", 1, 1, 0) for n in range(1, 5))
+    why = verdict(build_report(run_of(calls, workers=workers, builtin=BUILTIN), calls)).why
+    assert "overloaded: worker-1 (void turns 50 %, send lag p99 40 ms), worker-2 (void turns 50 %, " in why
+    assert "worker-3 (void turns 50 %, send lag p99 40 ms) and 1 more. Use more workers" in why
+
+
 def test_a_share_that_no_worker_breaks_alone_names_the_nearest() -> None:
     void_run = [item for item in handmade_calls() if item.call_id in ("call-01", "call-07")]
     calls = [*void_run, *(booking(f"good-{n}", 600.0, worker="worker-2") for n in range(2))]
