@@ -22,7 +22,17 @@ from voicebench.load.options import add_arguments
 from voicebench.metrics.results import TURN_METRICS
 from voicebench.scenario import parse_scenario
 from voicebench.scenario.assertions import DISTRIBUTIONS, FIGURES, STATISTICS
-from voicebench.scenario.models import AdapterSpec, AudioSpec, Defaults, JitterBuffer, Scenario, StartRule, Turn
+from voicebench.scenario.models import (
+    AdapterSpec,
+    AudioSpec,
+    Defaults,
+    Direction,
+    JitterBuffer,
+    Network,
+    Scenario,
+    StartRule,
+    Turn,
+)
 from voicebench.vad import VadConfig
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +66,8 @@ def keys(model: type[BaseModel]) -> set[str]:
         ("## adapter", AdapterSpec),
         ("## vad", VadConfig),
         ("## playout", JitterBuffer),
+        ("## network", Network),
+        ("### caller, agent", Direction),
     ],
 )
 def test_every_key_of_a_scenario_is_documented_and_no_other(heading: str, model: type[BaseModel]) -> None:

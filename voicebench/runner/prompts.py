@@ -4,7 +4,7 @@ import os
 from functools import lru_cache
 from typing import Protocol
 
-from voicebench.audio import synth
+from voicebench.audio import g711, synth
 from voicebench.audio.files import read_audio
 from voicebench.audio.pcm import Int16Array, ms_to_samples, to_bytes
 from voicebench.audio.resample import resample
@@ -51,6 +51,7 @@ class Prompts:
         self._frames = tuple(_cut(track, samples) for track in pcm)
         self._encoded: dict[str, EncodedPrompts] = {}
         self._resampled: dict[int, Prompts] = {}
+        self._companded: dict[str, Prompts] = {}
         self.silence = bytes(2 * samples)
 
     @classmethod
@@ -82,6 +83,17 @@ class Prompts:
         if found is None:
             pcm = tuple(resample(track, self.sample_rate, sample_rate) for track in self._pcm)
             found = self._resampled.setdefault(sample_rate, Prompts(sample_rate, self._frame_ms, pcm))
+        return found
+
+    def over(self, codec: str) -> "Prompts":
+        """The same prompts as a telephone's codec leaves them; ``none`` changes nothing."""
+        if codec == "none":
+            return self
+        found = self._companded.get(codec)
+        if found is None:
+            law: g711.Law = "pcma" if codec == "pcma" else "pcmu"
+            pcm = tuple(g711.through(track, self.sample_rate, law) for track in self._pcm)
+            found = self._companded.setdefault(codec, Prompts(self.sample_rate, self._frame_ms, pcm))
         return found
 
     def encoded(self, adapter: Encoder) -> EncodedPrompts:

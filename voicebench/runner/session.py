@@ -21,6 +21,7 @@ from voicebench.adapters.base import (
     SessionInfo,
     SocketAdapter,
 )
+from voicebench.adapters.impaired import impaired
 from voicebench.audio.resample import resample
 from voicebench.clock import RealClock, VirtualClock
 from voicebench.runner.conversation import Conversation
@@ -52,7 +53,7 @@ class Call:
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
         self.scenario = scenario
-        self.adapter = adapter
+        self.adapter = impaired(adapter, scenario.network)
         self.call_id = call_id or uuid.uuid4().hex
         self.metadata = {**scenario.metadata, **(metadata or {})}
         self.virtual = adapter.supports_virtual_clock and not realtime
@@ -128,7 +129,7 @@ class Call:
             self.adapter.start(info)
             rate = self.adapter.agent_sample_rate
             self._spoken = self._prompts.at(self.adapter.caller_sample_rate)
-            encoded = self._spoken.encoded(self.adapter)
+            encoded = self._spoken.over(self.scenario.network.codec).encoded(self.adapter)
         except AdapterError as error:
             self._end("failed", str(error))
             return False
@@ -241,7 +242,8 @@ class Call:
         """A packet that arrived at a CLOCK_MONOTONIC time."""
         origin = self._origin_ns
         conversation = self.conversation
-        conversation.audio(pcm, arrived_ns - origin, time.monotonic_ns() - origin)
+        # A network in the path delivers later than the packet was read.
+        conversation.audio(pcm, arrived_ns - origin, max(time.monotonic_ns(), arrived_ns) - origin)
         if conversation.flooded:
             self._end("failed", "flood: the agent sends more audio packets than any caller could hear")
 
@@ -253,7 +255,7 @@ class Call:
             if len(event.pcm) & 1:
                 self._end("failed", f"odd audio: {len(event.pcm)} bytes are no whole number of 16-bit samples")
             else:
-                conversation.audio(event.pcm, at_ns, arrived_ns - self._origin_ns)
+                conversation.audio(event.pcm, at_ns, max(arrived_ns - self._origin_ns, at_ns))
         elif isinstance(event, AgentClear):
             conversation.clear(at_ns)
         elif isinstance(event, AgentTranscript):

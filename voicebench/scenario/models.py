@@ -136,6 +136,40 @@ class JitterBuffer(_Block):
     max_ms: Number = Field(200.0, gt=0, description="Audio that would wait longer than this is dropped.")
 
 
+class Direction(_Block):
+    """What a network does to the frames of one side."""
+
+    loss: Number = Field(0.0, ge=0, le=1, description="Share of the frames that are lost.")
+    delay_ms: Number = Field(0.0, ge=0, le=10_000, description="How long each is under way.")
+    jitter_ms: Number = Field(0.0, ge=0, le=10_000, description="And evenly up to this longer; order is kept.")
+    reorder: Number = Field(0.0, ge=0, le=1, description="Share of the frames that arrive behind the next one.")
+
+    @property
+    def perfect(self) -> bool:
+        """Whether it changes nothing."""
+        return self == Direction()
+
+
+class Network(_Block):
+    """A telephone network in the path, applied by the harness itself."""
+
+    codec: Literal["none", "pcma", "pcmu"] = Field(
+        "none", description="G.711 both ways: 8 kHz, companded by A-law (pcma) or mu-law (pcmu)."
+    )
+    seed: Whole = Field(0, ge=0, description="Of loss, jitter and order; the same in every call.")
+    caller: Annotated[Direction, BeforeValidator(_empty)] = Field(
+        default_factory=Direction, description="From the caller to the agent."
+    )
+    agent: Annotated[Direction, BeforeValidator(_empty)] = Field(
+        default_factory=Direction, description="From the agent to the caller."
+    )
+
+    @property
+    def perfect(self) -> bool:
+        """Whether it changes nothing."""
+        return self.codec == "none" and self.caller.perfect and self.agent.perfect
+
+
 class Scenario(_Block):
     """A whole scripted call (VB19)."""
 
@@ -156,6 +190,9 @@ class Scenario(_Block):
     )
     playout: Literal["ideal", "none"] | JitterBuffer = Field(
         "ideal", description="The caller's player: an unbounded queue, no queue, or a bounded jitter buffer."
+    )
+    network: Annotated[Network, BeforeValidator(_empty)] = Field(
+        default_factory=Network, description="A telephone network between the two."
     )
     runs: Whole = Field(1, ge=1, description="How many calls `voicebench run` makes if not told otherwise.")
     weight: Number = Field(1.0, gt=0, description="Share of the callers in a load run that play this scenario.")

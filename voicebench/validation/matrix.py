@@ -98,16 +98,18 @@ class Matrix:
         return not self.problems
 
 
-def validate(transport: Transport, runs: int = 5, rows: Sequence[Row] = ROWS, parallel: int = 10) -> Matrix:
+def validate(
+    transport: Transport, runs: int = 5, rows: Sequence[Row] = ROWS, parallel: int = 10, attempts: int = ATTEMPTS
+) -> Matrix:
     """Measure all ``rows``, ``runs`` times each, and check them.
 
     Over a socket ``parallel`` rows are measured at once, each with an agent in a process of its own, and rows with
-    problems are measured again. Raises AdapterError if an agent does not start.
+    problems are measured again, in up to ``attempts`` rounds in all. Raises AdapterError if an agent does not start.
     """
     chosen = [row for row in rows if transport != "audiosocket" or not row.needs_clear]
     measured: dict[str, Measured] = {}
     left, problems = chosen, []
-    for _ in range(ATTEMPTS if transport != "mock" else 1):
+    for _ in range(attempts if transport != "mock" else 1):
         for start in range(0, len(left), parallel):
             for each in _measure_batch(transport, runs, left[start : start + parallel]):
                 measured[each.row.name] = each
