@@ -30,6 +30,7 @@ from voicebench.metrics.session import measure
 from voicebench.report.build import build_report, has_failed
 from voicebench.report.store import ReportError, RunWriter
 from voicebench.report.write import write_reports
+from voicebench.runner.evidence import write_evidence
 from voicebench.runner.pacer import shared_pacer
 from voicebench.runner.record import SessionRecord
 from voicebench.runner.recording import write_recording
@@ -73,6 +74,7 @@ def run_benchmark(
     out: str | Path | None = None,
     formats: Sequence[str] = ("json", "md", "html"),
     record: Record = "none",
+    frames: Record = "none",
     on_result: Callable[[SessionResult], None] | None = None,
 ) -> BenchResult:
     """Play ``scenario`` ``repeat`` times (its own ``runs`` if None), each time with a fresh adapter, and report.
@@ -83,18 +85,18 @@ def run_benchmark(
     truncated, and the run says so in its notes and its exit code.
 
     Raises AdapterError if the adapter cannot be made, and ReportError if ``out`` cannot be written, both before the
-    first call; ValueError if ``repeat`` is below 1, or if recordings are wanted without ``out``.
+    first call; ValueError if ``repeat`` is below 1, or if recordings or frames are wanted without ``out``.
     """
     repeat = scenario.runs if repeat is None else repeat
     if repeat < 1:
         raise ValueError(f"repeat is {repeat}, must be at least 1")
-    if record != "none" and out is None:
-        raise ValueError("recordings need a directory: give out")
+    if (record, frames) != ("none", "none") and out is None:
+        raise ValueError("recordings and frames need a directory: give out")
     name, chosen = choose_adapter(scenario, adapter, options)
     first = create_adapter(name, chosen)  # a misspelt option fails here, before anything is written
     run = _describe(scenario, first, realtime)
     writer = RunWriter(out, run) if out is not None else None
-    bench = _Bench(scenario, run, writer, record, on_result)
+    bench = _Bench(scenario, run, writer, record, frames, on_result)
     try:
         for number in range(1, repeat + 1):
             bench.call(first if number == 1 else create_adapter(name, chosen), number, realtime)
@@ -111,6 +113,11 @@ def choose_adapter(
     name = adapter or scenario.adapter.type
     own = scenario.adapter.options if name == scenario.adapter.type else {}
     return name, {**own, **(options or {})}
+
+
+def wanted(what: Record, result: SessionResult) -> bool:
+    """Whether something is to be kept of a call."""
+    return what == "all" or (what == "failed" and has_failed(result))
 
 
 def describe_scenario(scenario: Scenario) -> dict[str, Any]:
@@ -141,6 +148,7 @@ class _Bench:
         run: RunInfo,
         writer: RunWriter | None,
         record: Record,
+        frames: Record,
         on_result: Callable[[SessionResult], None] | None,
     ) -> None:
         self.scenario = scenario
@@ -148,7 +156,7 @@ class _Bench:
         self.interrupted = False
         self._run = run
         self._writer = writer
-        self._record = record
+        self._record, self._frames = record, frames
         self._on_result = on_result
         self._began = time.monotonic()
         self._meter = ProcessMeter(shared_pacer().health) if run.clock == "real" else None
@@ -175,8 +183,10 @@ class _Bench:
             self._meter.take()
         result = measure(record, worker=self._worker)
         if self._writer is not None:
-            if self._record == "all" or (self._record == "failed" and has_failed(result)):
+            if wanted(self._record, result):
                 result = self._with_recording(result, record, self._writer.directory)
+            if wanted(self._frames, result):
+                result = self._with_evidence(result, record, self._writer.directory)
             self._writer.add(result)
         self.results.append(result)
         if self._on_result is not None:
@@ -189,6 +199,13 @@ class _Bench:
             return replace(result, recording=write_recording(record, directory))
         except OSError as error:
             self.note(f"the recording of call {result.call_id} could not be written: {error.strerror}")
+            return result
+
+    def _with_evidence(self, result: SessionResult, record: SessionRecord, directory: Path) -> SessionResult:
+        try:
+            return replace(result, frames=write_evidence(record, directory))
+        except OSError as error:
+            self.note(f"the evidence of call {result.call_id} could not be written: {error.strerror}")
             return result
 
     def finish(self, formats: Sequence[str]) -> BenchResult:

@@ -1,9 +1,11 @@
 """Audio files: read what libsndfile reads, write WAV that is never half there."""
 
+import io
 import os
 import tempfile
 import wave
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import soundfile
@@ -51,6 +53,22 @@ def write_wav(path: str | Path, pcm: Int16Array, sample_rate: int, channels: int
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def to_flac(pcm: Int16Array, sample_rate: int) -> bytes:
+    """Compress audio of shape (n,) or (n, channels), at least one sample, without loss."""
+    file = io.BytesIO()
+    soundfile.write(file, pcm, sample_rate, format="FLAC", subtype="PCM_16")
+    return file.getvalue()
+
+
+def read_flac(file: BinaryIO) -> Int16Array:
+    """What ``to_flac`` compressed, of shape (n, channels). Raises AudioFileError."""
+    try:
+        audio: Int16Array = soundfile.read(file, dtype="int16", always_2d=True)[0]
+    except soundfile.SoundFileError as error:
+        raise AudioFileError(f"no FLAC: {' '.join(str(error).split())}") from None
+    return audio
 
 
 def write_stereo(path: str | Path, left: Int16Array, right: Int16Array, sample_rate: int) -> None:

@@ -37,6 +37,12 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     run.add_argument("--out", type=Path, help=f"where to write (default: {RESULTS_DIR}/<scenario>-<time>)")
     add_format_argument(run)
     run.add_argument("--record", choices=("none", "failed", "all"), default="none", help="which calls to keep as WAV")
+    run.add_argument(
+        "--frames",
+        choices=("none", "failed", "all"),
+        default="none",
+        help="of which calls to keep every frame's clocks",
+    )
     run.add_argument("--no-write", action="store_true", help="print the summary, write no files")
     run.add_argument("-q", "--quiet", action="store_true", help="do not print the summary")
     run.set_defaults(handler=run_command)
@@ -44,8 +50,8 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run_command(args: argparse.Namespace) -> int:
     """Run the calls, write the reports, print the summary; returns the exit code."""
-    if args.no_write and (args.out or args.record != "none"):
-        raise UsageError("--no-write leaves no place for --out or --record; drop one of them")
+    if args.no_write and (args.out or (args.record, args.frames) != ("none", "none")):
+        raise UsageError("--no-write leaves no place for --out, --record or --frames; drop one of them")
     # Adapters may block their own greenlet, in connect() above all, while the pacer keeps time. This comes before
     # whatever else imports sockets and threads.
     from gevent import monkey
@@ -74,6 +80,7 @@ def run_command(args: argparse.Namespace) -> int:
         out=out,
         formats=args.formats,
         record=args.record,
+        frames=args.frames,
         on_result=progress,
     )
     _print_summary(bench, args.quiet)

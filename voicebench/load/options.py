@@ -49,6 +49,7 @@ class LoadOptions:
     adapter_options: Mapping[str, Any]
     url: str  #: empty: as the scenario says
     record: Record
+    frames: Record
     out: str  #: empty: a new directory under voicebench-results/
     formats: tuple[str, ...]
     drain_s: float
@@ -125,6 +126,13 @@ def add_arguments(parser: Parser) -> None:
         help="Of which calls to keep recordings; they are written where the worker runs.",
     )
     parser.add_argument(
+        "--frames",
+        choices=["none", "failed", "all"],
+        default="none",
+        env_var="VOICEBENCH_FRAMES",
+        help="Of which calls to keep every frame's clocks, to be measured again; written where the worker runs.",
+    )
+    parser.add_argument(
         "--adapter",
         metavar="NAME",
         default="",
@@ -193,8 +201,9 @@ def read_options(options: Namespace, host: str | None) -> LoadOptions:
         arrivals = _arrivals(options.arrivals or "")
     except (argparse.ArgumentTypeError, ArrivalsError) as error:
         raise OptionError(str(error)) from None
-    if options.record not in ("none", "failed", "all"):
-        raise OptionError(f"record: {options.record!r} is not one of none, failed, all")
+    for name in ("record", "frames"):
+        if getattr(options, name) not in ("none", "failed", "all"):
+            raise OptionError(f"{name}: {getattr(options, name)!r} is not one of none, failed, all")
     scenarios = tuple(_weighted(path) for path in paths)
     names = [scenario.name for scenario, _ in scenarios]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -209,6 +218,7 @@ def read_options(options: Namespace, host: str | None) -> LoadOptions:
         adapter_options=dict(pairs),
         url=(host or "").strip(),
         record=cast(Record, options.record),
+        frames=cast(Record, options.frames),
         out=options.voicebench_out or "",
         formats=tuple(split_list([formats])),
         drain_s=drain_s,

@@ -8,30 +8,36 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from voicebench.bench import Record
+from voicebench.bench import Record, wanted
 from voicebench.metrics import measure
 from voicebench.metrics.results import SessionResult
-from voicebench.report.build import has_failed
+from voicebench.runner.evidence import write_evidence
 from voicebench.runner.record import SessionRecord
 from voicebench.runner.recording import write_recording
 from voicebench.scenario import Scenario
 
 
 def measured(
-    record: SessionRecord, worker: str, keep: Record, directory: Path, scheduled_at: float | None = None
+    record: SessionRecord,
+    worker: str,
+    keep: tuple[Record, Record],
+    directory: Path,
+    scheduled_at: float | None = None,
 ) -> SessionResult:
-    """Measure a call and write its recording if it is to be kept.
+    """Measure a call; ``keep`` says whether to write its recording, and whether its evidence.
 
     Never raises: a call whose measurement fails is still a call, and says so.
     """
+    recordings, frames = keep
     try:
-        result = replace(measure(record, worker=worker), scheduled_at=scheduled_at)
-        if keep == "all" or (keep == "failed" and has_failed(result)):
+        result = measure(record, worker=worker)
+        if wanted(recordings, result):
             result = replace(result, recording=_recorded(record, directory))
-        return result
     except Exception as error:
-        failed = unmeasured(record, worker, f"measurement error: {type(error).__name__}: {error}")
-        return replace(failed, scheduled_at=scheduled_at)
+        result = unmeasured(record, worker, f"measurement error: {type(error).__name__}: {error}")
+    if wanted(frames, result):
+        result = replace(result, frames=_evidence(record, directory))
+    return replace(result, scheduled_at=scheduled_at)
 
 
 def unmeasured(record: SessionRecord, worker: str, reason: str) -> SessionResult:
@@ -85,4 +91,12 @@ def _recorded(record: SessionRecord, directory: Path) -> dict[str, str] | None:
         return write_recording(record, directory)
     except OSError as error:
         print(f"voicebench: recording of call {record.call_id}: {error.strerror or error}", file=sys.stderr)
+        return None
+
+
+def _evidence(record: SessionRecord, directory: Path) -> str | None:
+    try:
+        return write_evidence(record, directory)
+    except Exception as error:  # a full disk, or a record that contradicts itself
+        print(f"voicebench: evidence of call {record.call_id}: {error}", file=sys.stderr)
         return None

@@ -254,7 +254,8 @@ class WorkerSide:
     ) -> SessionResult:
         try:
             record = make_record()
-            arguments = (record, run.worker, run.options.record, run.directory, scheduled_at)
+            keep = run.options.record, run.options.frames
+            arguments = (record, run.worker, keep, run.directory, scheduled_at)
             result: SessionResult = shared_pacer().analyst.apply(measured, arguments)
             run.courier.recorded(shared_pacer().analyst.apply(to_dict, (result,)))
         finally:

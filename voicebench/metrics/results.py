@@ -193,6 +193,7 @@ class SessionResult:
     metrics: SessionMetrics | None  #: None if the call never connected, or was lost
     health: Health = field(default_factory=Health)
     recording: Mapping[str, str] | None = None  #: paths of the stereo, user and agent file, relative to the run
+    frames: str | None = None  #: path of the raw evidence, relative to the run
     metadata: Mapping[str, Any] = field(default_factory=dict)
     scheduled_at: float | None = None  #: Unix time at which the call was to begin; None with closed arrivals
 

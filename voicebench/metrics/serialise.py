@@ -71,6 +71,7 @@ def to_dict(result: SessionResult) -> dict[str, Any]:
         "truncated": metrics.truncated if metrics else result.outcome == "truncated",
         "health": _health_to_dict(result.health),
         "recording": None if result.recording is None else dict(result.recording),
+        "frames": result.frames,
     }
     return data
 
@@ -130,6 +131,7 @@ def _session_from_dict(data: Mapping[str, Any]) -> SessionResult:
         metrics=metrics,
         health=Health(**_known(Health, data["health"])),
         recording=data["recording"],
+        frames=data.get("frames"),
         metadata=data["metadata"],
     )
 

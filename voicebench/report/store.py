@@ -324,10 +324,14 @@ def _span(results: Sequence[SessionResult]) -> float:
 
 
 def _rebased(result: SessionResult, directory: Path, base: Path) -> SessionResult:
-    if not result.recording or directory.resolve() == base.resolve():
+    if directory.resolve() == base.resolve():
         return result
-    moved = {name: os.path.relpath(directory / path, base) for name, path in result.recording.items()}
-    return replace(result, recording=moved)
+    recording, frames = result.recording, result.frames
+    if recording:
+        recording = {name: os.path.relpath(directory / path, base) for name, path in recording.items()}
+    if frames:
+        frames = os.path.relpath(directory / frames, base)
+    return replace(result, recording=recording, frames=frames)
 
 
 def _oneline(error: Exception) -> str:
