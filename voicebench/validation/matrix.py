@@ -20,6 +20,7 @@ from voicebench.validation.rows import METRICS, PACED, ROWS, Row, shown
 
 Transport = Literal["mock", "websocket", "audiosocket"]
 TRANSPORTS: tuple[Transport, ...] = ("mock", "websocket", "audiosocket")
+AGENT_LATE_MS = 50.0  #: an agent that by its own log was later than this says nothing of its defect
 SPREAD_S = 0.5  #: calls of one batch begin over so long
 ATTEMPTS = 3  #: over a socket: what is wrong for want of processor time is not wrong again and again
 
@@ -157,7 +158,18 @@ def _measure_batch(transport: Transport, runs: int, rows: Sequence[Row]) -> list
             for row, agent in zip(rows, agents, strict=True)
         ]
         gevent.joinall(jobs, raise_error=True)
-        return [_measured(row, *job.get()) for row, job in zip(rows, jobs, strict=True)]
+        held = [job.get() for job in jobs]
+        return [
+            _measured(row, *records, late=_late_calls(agent, records))
+            for row, agent, records in zip(rows, agents, held, strict=True)
+        ]
+
+
+def _late_calls(agent: BackgroundServer, records: Iterable[Records]) -> frozenset[str]:
+    """The calls in which the agent, for want of processor time, was not as it was meant to be."""
+    calls = {record.call_id for each in records for record in each if record.connect_ms is not None}
+    late_ms = {call: (agent.call(call)["late_ms"] or {}).get("max", 0.0) for call in calls}
+    return frozenset(call for call, late in late_ms.items() if late > AGENT_LATE_MS)
 
 
 def _serve(row: Row, transport: Transport) -> BackgroundServer:
@@ -187,8 +199,11 @@ def _call(scenario: Scenario, transport: Transport, options: Mapping[str, Any]) 
     return Call(scenario, create_adapter(transport, options)).run()
 
 
-def _measured(row: Row, greetings: Records, barge_ins: Records) -> Measured:
-    """The values of one row. Only once all calls have ended: measuring takes time that their frames do not have."""
+def _measured(row: Row, greetings: Records, barge_ins: Records, late: frozenset[str] = frozenset()) -> Measured:
+    """The values of one row; those of calls in which the agent was ``late`` are void.
+
+    Only once all calls have ended: measuring takes time that their frames do not have.
+    """
     values: dict[str, list[float]] = {key: [] for key in METRICS}
     void: set[str] = set()
     failures: list[str] = []
@@ -198,7 +213,7 @@ def _measured(row: Row, greetings: Records, barge_ins: Records) -> Measured:
             if result.metrics is None or (record.outcome != "completed" and "hangs_up_after_ms" not in row.options):
                 failures.append(record.reason)
             for key, (value, status) in figures(record, result).items():
-                if status == "void":
+                if status == "void" or record.call_id in late:
                     void.add(key)
                 elif value is not None:
                     values[key].append(float(value))
