@@ -283,8 +283,8 @@ def values(delivery: Delivery) -> Iterator[tuple[str, float | None, Status]]:
     for group in ("opening", "pacing", "continuity", "playout"):
         for name, value in vars(getattr(delivery, group)).items():
             status = delivery.status[group]
-            if group == "playout" and name == "underrun_ms" and value is None and status == "ok":
-                status = "not_applicable"
+            if value is None and status == "ok":  # what of a group does not rest on its frames alone
+                status = "not_applicable" if name == "underrun_ms" else delivery.status["opening"]
             yield f"{group}.{name}", value, status
     for barge_in_ in delivery.barge_ins:
         for name in BARGE_IN_FIGURES:

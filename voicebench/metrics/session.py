@@ -25,7 +25,7 @@ loop_lag_ms      how late the process's own ticks were meanwhile; collections an
 
 Cost
 ----
-A call of two minutes at 16 kHz takes about 8 ms of CPU, nearly all of it inside numpy, which does not hold
+A call of two minutes at 16 kHz takes about 10 ms of CPU, nearly all of it inside numpy, which does not hold
 the interpreter's lock: it may run in a thread beside the pacer.
 """
 

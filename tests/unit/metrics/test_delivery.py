@@ -346,6 +346,14 @@ def test_the_summary_counts_missed_and_void_calls() -> None:
     assert by_turn([cut_in])["demo/turn-1"]["cut_ms"] is None
 
 
+def test_an_agent_that_sends_nothing_but_silence_misses_its_opening_on_both_planes() -> None:
+    summary = summarise([measure(agent_call(stream(1.0, 5.0, -60.0)))])
+
+    for name in ("first_audible_ms", "opening_heard_ms", "worst_gap_ms"):
+        assert (summary[name]["count"], summary[name]["missed"]) == (0, 1), name
+    assert summary["underrun_ms"]["missed"] == 0
+
+
 def test_a_barge_in_that_could_not_be_measured_is_no_success() -> None:
     burst = measure(agent_call([(1.0, 4.0, -20.0)], [(2.0, 3.0)], STOP))
     summary = summarise([burst])
