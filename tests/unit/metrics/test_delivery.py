@@ -211,6 +211,12 @@ def test_an_agent_that_streams_silence_was_silent_too() -> None:
     assert (found.status, found.cut_ms) == ("error", None)
 
 
+def test_a_click_of_a_silent_agent_is_nothing_to_cut() -> None:
+    found = cut([*stream(0.0, 1.0), *stream(1.0, 3.5, -120.0), *stream(3.5, 3.54), *stream(3.54, 5.0, -120.0)])
+
+    assert (found.status, found.cut_ms) == ("error", None)
+
+
 def test_a_stop_of_an_agent_that_streams_silence_is_found() -> None:
     found = cut([*stream(0.0, 2.3), *stream(2.3, 4.0, -120.0), *stream(4.0, 6.0)])
 
