@@ -18,8 +18,12 @@ _SECRET_WORDS = frozenset(
     {"token", "secret", "password", "passwd", "passphrase", "pwd", "authorization", "auth", "bearer", "credential"}
     | {"credentials", "cookie", "apikey", "jwt", "signature", "sig"}
 )
-#: Under these names every value is hidden, since any header may carry a secret.
+#: Under names with one of these words every value is hidden, since any header may carry a secret.
 _SECRET_BLOCKS = frozenset({"headers", "header"})
+#: Options of adapters that say what the agent is told; a command line shows none of it.
+_SECRET_OPTIONS = frozenset({"start_message", "register_body"})
+#: Where an option's KEY=VALUE is one word with the option itself: -oKEY=VALUE, --adapter-option=KEY=VALUE.
+_GLUED = re.compile(r"(-o=?|--[\w-]+=)(?=[\w.-]+=)")
 
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>]*[^\s'\"<>.,:;)\]}]", re.IGNORECASE)
 _BEARER = re.compile(r"\b(bearer|basic)\s+[^\s'\",}\]]+", re.IGNORECASE)
@@ -31,6 +35,10 @@ def is_secret_name(name: str) -> bool:
     """Whether an option, key or header of this name holds a secret: ``api_key``, ``--authToken``, ``X-Api-Key``."""
     words = [word.lower() for word in _WORDS.findall(name)]
     return any(word in _SECRET_WORDS for word in words) or ("key" in words and len(words) > 1)
+
+
+def _is_secret_block(name: str) -> bool:
+    return any(word.lower() in _SECRET_BLOCKS for word in _WORDS.findall(name))
 
 
 def redact_url(url: str) -> str:
@@ -59,12 +67,12 @@ def redact(value: Any, name: str = "") -> Any:
     A mapping's values are judged by their names; all text is searched as ``redact_text`` does.
     """
     if isinstance(value, Mapping):
-        hide_all = name.lower() in _SECRET_BLOCKS
+        hide_all = _is_secret_block(name)
         return {str(key): HIDDEN if hide_all else redact(item, str(key)) for key, item in value.items()}
     if name and is_secret_name(name) and value not in (None, "", False, True):
         return HIDDEN
     if isinstance(value, (list, tuple)):
-        return [HIDDEN if name.lower() in _SECRET_BLOCKS else redact(item) for item in value]
+        return [HIDDEN if _is_secret_block(name) else redact(item) for item in value]
     return redact_text(value) if isinstance(value, str) else value
 
 
@@ -77,11 +85,13 @@ def redact_command(command: str) -> str:
     shown: list[str] = []
     hide_next = False
     for word in words:
-        name, equals, _ = word.partition("=")
+        glued = _GLUED.match(word)
+        option, pair = (glued.group(), word[glued.end() :]) if glued else ("", word)
+        name, equals, _ = pair.partition("=")
         if hide_next and not word.startswith("-"):
             shown.append(HIDDEN)
-        elif equals and "://" not in name and (is_secret_name(name) or name.lstrip("-").lower() in _SECRET_BLOCKS):
-            shown.append(f"{name}={HIDDEN}")
+        elif equals and "://" not in name and (_is_secret_option(name) or name in _SECRET_OPTIONS):
+            shown.append(f"{option}{name}={HIDDEN}")
         else:
             shown.append(redact_text(word))
         hide_next = word.startswith("-") and not equals and _is_secret_option(word)
@@ -89,7 +99,7 @@ def redact_command(command: str) -> str:
 
 
 def _is_secret_option(word: str) -> bool:
-    return is_secret_name(word) or word.lstrip("-").lower() in _SECRET_BLOCKS
+    return is_secret_name(word) or _is_secret_block(word)
 
 
 def _hide_pair(match: re.Match[str]) -> str:
