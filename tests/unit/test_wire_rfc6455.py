@@ -183,6 +183,13 @@ def test_whole_binary_knows_one_whole_frame(size: int) -> None:
 )
 def test_whole_binary_leaves_everything_else_to_the_parser(wire: bytes) -> None:
     assert whole_binary(bytearray(wire), len(wire)) == 0
+
+
+@pytest.mark.parametrize("payload", [b"", b"a", b"abc", bytes(125), bytes(126), bytes(640)])
+def test_a_frame_that_has_come_in_part_is_no_whole_one(payload: bytes) -> None:
+    wire = encode_frame(Opcode.BINARY, payload, mask=None)
+    for size in range(1, len(wire)):
+        assert whole_binary(memoryview(wire)[:size], size) == 0
     assert whole_masked_binary(bytearray(wire), len(wire)) == 0
 
 

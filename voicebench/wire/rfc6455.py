@@ -123,15 +123,15 @@ def encode_close(code: int = CloseCode.NORMAL, reason: str = "", mask: bytes | N
 def whole_binary(buffer: bytearray | memoryview, size: int) -> int:
     """Offset of the payload if ``buffer[:size]`` is exactly one unmasked, final binary frame, else 0.
 
-    ``buffer`` must hold at least four bytes; what lies behind ``size`` may be stale. Frames from 64 KiB on give 0
-    (the parser takes them).
+    What lies behind ``size`` may be stale. Frames from 64 KiB on give 0 (the parser takes them), and so does a header
+    of which only a part is there.
     """
-    if buffer[0] != 0x82:
+    if size < 2 or buffer[0] != 0x82:
         return 0
     length = buffer[1]
     if length < 126:
         return 2 if size == length + 2 else 0
-    if length == 126:
+    if length == 126 and size >= 4:
         length = buffer[2] << 8 | buffer[3]
         return 4 if size == length + 4 and length > 125 else 0
     return 0
