@@ -6,6 +6,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,25 @@ def test_a_refused_handshake_is_a_failed_call(status: int) -> None:
     assert (record.outcome, record.connect_ms) == ("failed", None)
     assert record.reason.startswith(f"HTTP {status}: ")
     assert len(record.user_track) == 0
+
+
+def test_a_handshake_that_does_not_end_stops_nobody() -> None:
+    ticks: list[float] = []
+
+    def tick() -> None:
+        while True:
+            ticks.append(time.monotonic())
+            gevent.sleep(0.001)
+
+    other = gevent.spawn(tick)
+    try:
+        with agent(reply, raw=b"HTTP/1.1 101 Yes\r\n" + b"X-More: and more\r\n" * 100_000) as url:
+            record = call(url)
+    finally:
+        other.kill()
+    assert record.outcome == "failed"
+    assert record.reason.startswith("bad handshake: ")
+    assert len(ticks) > 50
 
 
 def test_a_server_that_speaks_no_websocket_is_a_failed_call() -> None:

@@ -21,7 +21,7 @@ import gevent.socket
 
 from voicebench.adapters.base import AdapterError, AgentHangup, AgentOther, Sink
 from voicebench.adapters.registration import checked_register_url, register
-from voicebench.adapters.stream import StreamAdapter, network_failure, redact_url
+from voicebench.adapters.stream import StreamAdapter, checked_headers, checked_timeout, network_failure, redact_url
 from voicebench.wire.audiosocket import (
     HEADER_BYTES,
     KINDS,
@@ -72,12 +72,10 @@ class AudioSocketAdapter(StreamAdapter):
             raise AdapterError(f"audiosocket: option rate: must be one of {', '.join(map(str, KINDS))}, not {rate!r}")
         self.host, self.port = _address(url, host, port)
         self.rate = int(rate)
-        self.connect_timeout_s = float(connect_timeout_s)
+        self.connect_timeout_s = checked_timeout(self.name, connect_timeout_s)
         self.register_url = None if register_url is None else checked_register_url(self.name, register_url)
         self._register_body = DEFAULT_BODY if register_body is None else dict(register_body)
-        self._register_headers = {str(key): str(value) for key, value in (register_headers or {}).items()}
-        if any(char in text for pair in self._register_headers.items() for text in pair for char in "\r\n"):
-            raise AdapterError("audiosocket: option register_headers: a header is one line")
+        self._register_headers = checked_headers(self.name, "register_headers", register_headers)
         self._templates = {"uuid": str(uuid), "persona": str(persona), "caller": str(caller)}
         self._kind = KINDS[rate]
         self._parser = Parser()

@@ -9,7 +9,7 @@ import contextlib
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -186,10 +186,31 @@ def redact_url(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
+def checked_headers(adapter: str, option: str, headers: Any) -> dict[str, str]:
+    """Headers of a request. Raises AdapterError, without their values: they may be secrets."""
+    if headers is None:
+        return {}
+    if not isinstance(headers, Mapping):
+        raise AdapterError(f"{adapter}: option {option}: must be a block of names and values")
+    texts = {str(name): str(value) for name, value in headers.items()}
+    if any(char in text for pair in texts.items() for text in pair for char in "\r\n"):
+        raise AdapterError(f"{adapter}: option {option}: a header is one line")
+    return texts
+
+
+def checked_timeout(adapter: str, timeout_s: Any) -> float:
+    """The option ``connect_timeout_s``. Raises AdapterError."""
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s <= 3600:
+        raise AdapterError(
+            f"{adapter}: option connect_timeout_s: must be above 0 and at most 3600, not {timeout_s!r}"
+        )
+    return float(timeout_s)
+
+
 def checked_rate(adapter: str, rate: Any) -> int | None:
     """The option ``agent_sample_rate``. Raises AdapterError."""
     if rate is None:
         return None
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or rate != int(rate) or not 4000 <= rate <= 192000:
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 4000 <= rate <= 192000 or rate % 1:
         raise AdapterError(f"{adapter}: option agent_sample_rate: must be a rate in Hz, not {rate!r}")
     return int(rate)

@@ -19,7 +19,7 @@ import os
 import socket
 import ssl
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 from urllib.parse import urlsplit
 
 import gevent
@@ -34,7 +34,14 @@ from voicebench.adapters.base import (
     AgentTranscript,
     Sink,
 )
-from voicebench.adapters.stream import StreamAdapter, checked_rate, network_failure, redact_url
+from voicebench.adapters.stream import (
+    StreamAdapter,
+    checked_headers,
+    checked_rate,
+    checked_timeout,
+    network_failure,
+    redact_url,
+)
 from voicebench.version import __version__
 from voicebench.wire.rfc6455 import (
     Binary,
@@ -50,6 +57,8 @@ from voicebench.wire.rfc6455 import (
     encode_frame,
     whole_binary,
 )
+
+MAX_HANDSHAKE_BYTES = 64 * 1024
 
 _mask = os.urandom(4)  # one mask a process: frames are encoded once and shared by all callers
 
@@ -75,10 +84,10 @@ class WebSocketAdapter(StreamAdapter):
     ) -> None:
         super().__init__(**options)
         self.url = _checked_url(url)
-        self.start_message = start_message
-        self.headers = {str(key): str(value) for key, value in (headers or {}).items()}
+        self.start_message = _checked_message(start_message)
+        self.headers = checked_headers(self.name, "headers", headers)
         self.subprotocols = list(subprotocols or [])
-        self.connect_timeout_s = float(connect_timeout_s)
+        self.connect_timeout_s = checked_timeout(self.name, connect_timeout_s)
         self._agent_sample_rate = checked_rate(self.name, agent_sample_rate)
         self._tls_ca, self._tls_verify = tls_ca, tls_verify
         self._parser = Parser(expect_masked=False, max_message_bytes=int(max_message_bytes))
@@ -106,6 +115,7 @@ class WebSocketAdapter(StreamAdapter):
                 redirect_limit=3,
                 skip_utf8_validation=True,
                 enable_multithread=False,
+                class_=_Handshake,
             )
             if self.start_message is not None:
                 message = {"sample_rate": self.session.sample_rate, **self.start_message}
@@ -118,7 +128,7 @@ class WebSocketAdapter(StreamAdapter):
             raise AdapterError(_why(error, self.connect_timeout_s)) from None
         finally:
             timeout.close()
-        self.adopt(connection.sock, connection.shutdown)
+        self.adopt(cast(_Fair, connection.sock).plain, connection.shutdown)
 
     def encode_audio(self, pcm: bytes) -> bytes:
         return encode_frame(Opcode.BINARY, pcm, mask=_mask)
@@ -193,6 +203,43 @@ class WebSocketAdapter(StreamAdapter):
         return about
 
 
+class _Fair:
+    """A socket whose reader lets others run now and then.
+
+    The handshake is read byte by byte, and reading what is already there never waits: an agent that sends headers
+    without end would stop every other call, and the timeout as well.
+    """
+
+    def __init__(self, plain: Any) -> None:
+        self.plain = plain
+        self._bytes = 0
+
+    def recv(self, size: int) -> bytes:
+        self._bytes += size
+        if self._bytes > MAX_HANDSHAKE_BYTES:
+            raise websocket.WebSocketException("the handshake does not end")
+        if self._bytes % 1024 == 0:  # an honest handshake is shorter
+            gevent.sleep(0.001)  # sleep(0) would not let timers and sockets have their turn
+        return bytes(self.plain.recv(size))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.plain, name)
+
+
+class _Handshake(websocket.WebSocket):
+    """A connection whose socket is fair."""
+
+    _fair: _Fair | None = None
+
+    @property
+    def sock(self) -> Any:
+        return self._fair
+
+    @sock.setter
+    def sock(self, plain: Any) -> None:
+        self._fair = _Fair(plain) if plain else None
+
+
 def parse_text(text: str) -> AgentEvent:
     """The meaning of one text message."""
     try:
@@ -217,6 +264,18 @@ def _checked_url(url: Any) -> str:
     if not good:
         raise AdapterError("websocket: option url: must look like ws://host:port/path or wss://...")
     return str(url)
+
+
+def _checked_message(message: Any) -> Mapping[str, Any] | None:
+    if message is None:
+        return None
+    if not isinstance(message, Mapping):
+        raise AdapterError("websocket: option start_message: must be a block")
+    try:
+        json.dumps(message)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise AdapterError(f"websocket: option start_message: cannot be sent as JSON: {error}") from None
+    return message
 
 
 def _why(error: Exception, timeout_s: float) -> str:
