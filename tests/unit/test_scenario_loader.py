@@ -272,6 +272,18 @@ def test_files_are_found_beside_the_scenario(tmp_path: Path) -> None:
             "s.yaml:2: assert.max_wer: is set again on line 3; keep one of them",
         ),
         ("name: 2024-13-45\n" + TURNS, "s.yaml: not valid YAML: month must be in 1..12"),
+        ("name: !!bool maybe\n" + TURNS, "s.yaml: not valid YAML: 'maybe'"),
+        (
+            "name: !!timestamp soon\n" + TURNS,
+            "s.yaml: not valid YAML: 'NoneType' object has no attribute 'groupdict'",
+        ),
+        ('name: "a\\nb"\n' + TURNS, "s.yaml:1: name: must be one line without control characters"),
+        ('name: "\\ud800"\n' + TURNS, "s.yaml:1: name: must be one line without control characters"),
+        ("name: x\ndescription: " + "a" * (1 << 20), "s.yaml: is over 1 MiB; is this a scenario?"),
+        (
+            "name: x\nturns: [{audio: {file: " + "a" * 300 + "}}]",
+            "s.yaml:2: turns[0].audio.file: " + "a" * 300 + " cannot be read: File name too long",
+        ),
     ],
 )
 def test_a_bad_file_is_told_the_place_and_what_to_do(tmp_path: Path, text: str, told: str) -> None:

@@ -14,6 +14,9 @@ from voicebench.scenario.models import Scenario
 
 Path_ = tuple[str | int, ...]
 
+MAX_BYTES = 1 << 20  # of a scenario's text; parsing one of this size takes half a minute
+MAX_AUDIO_S = 3600
+
 
 class ScenarioError(ValueError):
     """A scenario that cannot be played. The message is one line that names the place."""
@@ -26,7 +29,7 @@ def load_scenario(path: str | Path) -> Scenario:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _read(path)
     except FileNotFoundError:
         raise ScenarioError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
@@ -43,8 +46,8 @@ def load_scenario(path: str | Path) -> Scenario:
         raise ScenarioError(f"{where}: not valid YAML: {problem}") from None
     except RecursionError:
         raise ScenarioError(f"{path}: not valid YAML: nested too deeply") from None
-    except ValueError as error:  # PyYAML lets those of a malformed date or number through
-        raise ScenarioError(f"{path}: not valid YAML: {error}") from None
+    except (ValueError, KeyError, AttributeError) as error:  # PyYAML lets those of a malformed value through
+        raise ScenarioError(f"{path}: not valid YAML: {_oneline(error)}") from None
     lines = _Lines(root)
     try:
         lines.refuse_repeated_keys()
@@ -79,6 +82,15 @@ def parse_scenario(data: Any, base_dir: Path | None = None) -> Scenario:
     return _with_files(scenario, base_dir or Path())
 
 
+def _read(path: Path) -> str:
+    """The file's text. Raises OSError, UnicodeDecodeError and ScenarioError."""
+    with path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ScenarioError(f"{path}: is over {MAX_BYTES >> 20} MiB; is this a scenario?")
+    return data.decode("utf-8")
+
+
 class _MisplacedError(ScenarioError):
     def __init__(self, where: Path_, problem: str) -> None:
         super().__init__(f"{_dotted(where)}: {problem}" if where else problem)
@@ -92,17 +104,29 @@ def _with_files(scenario: Scenario, base: Path) -> Scenario:
         if turn.audio.file is not None:
             where = ("turns", number, "audio", "file")
             path = base / turn.audio.file
-            if not path.is_file():
-                raise _MisplacedError(where, f"{path} does not exist" if not path.exists() else f"{path} is no file")
-            try:
-                length = soundfile.info(str(path)).frames
-            except (soundfile.SoundFileError, OSError) as error:
-                raise _MisplacedError(where, f"{path} cannot be read as audio: {_oneline(error)}") from None
-            if not length:
-                raise _MisplacedError(where, f"{path} holds no audio")
+            problem = _audio_problem(path)
+            if problem:
+                raise _MisplacedError(where, f"{path} {problem}")
             turn = turn.model_copy(update={"audio": turn.audio.model_copy(update={"file": str(path)})})
         turns.append(turn)
     return scenario.model_copy(update={"turns": turns})
+
+
+def _audio_problem(path: Path) -> str:
+    """Why an audio file cannot be played; empty if it can, as far as its header tells."""
+    try:
+        if not path.is_file():
+            return "is no file" if path.exists() else "does not exist"
+        about = soundfile.info(str(path))
+    except OSError as error:
+        return f"cannot be read: {error.strerror or _oneline(error)}"
+    except soundfile.SoundFileError as error:
+        return f"cannot be read as audio: {_oneline(error)}"
+    if not about.frames:
+        return "holds no audio"
+    if about.duration > MAX_AUDIO_S:
+        return f"lasts {about.duration:.0f} s at {about.samplerate} Hz; the longest allowed is {MAX_AUDIO_S} s"
+    return ""
 
 
 def _unique_ids(data: dict[Any, Any]) -> None:

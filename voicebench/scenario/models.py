@@ -1,5 +1,6 @@
 """What is to happen in a call: the models behind a scenario file (VB19-VB22)."""
 
+import unicodedata
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -10,6 +11,8 @@ from voicebench.vad import Refinement, VadConfig
 
 Anchor = Literal["session_start", "previous_turn_end", "agent_speech_start", "agent_speech_end"]
 Expectation = Literal["respond", "stop", "ignore", "listen"]
+_UNNAMEABLE = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of pairs, breaks of lines and paragraphs
+
 SynthKind = Literal["speech", "tone", "noise", "telephone", "silence"]
 
 
@@ -30,6 +33,8 @@ def _text(value: Any) -> Any:
 def _named(value: Any) -> Any:
     if isinstance(value, str) and not value.strip():
         raise ValueError("must not be empty")
+    if isinstance(value, str) and any(unicodedata.category(char) in _UNNAMEABLE for char in value):
+        raise ValueError("must be one line without control characters")
     return value
 
 
@@ -47,7 +52,7 @@ class AudioSpec(_Block):
 
     file: Name | None = Field(None, description="Any format that libsndfile reads, relative to the scenario.")
     synth: SynthKind | None = Field(None, description="Kind of synthetic signal.")
-    duration_ms: Number = Field(1000.0, ge=1, description="Length of the synthetic signal.")
+    duration_ms: Number = Field(1000.0, ge=1, le=3_600_000, description="Length of the synthetic signal.")
     level_db: Number = Field(-20.0, le=0, description="RMS level of the synthetic signal in dBFS.")
     freq_hz: Number = Field(440.0, ge=1, description="Frequency of a tone.")
     seed: Whole = Field(0, ge=0, description="Seed of a random signal.")
