@@ -32,6 +32,7 @@ from voicebench.report.store import ReportError, RunWriter
 from voicebench.report.write import write_reports
 from voicebench.runner.evidence import write_evidence
 from voicebench.runner.pacer import shared_pacer
+from voicebench.runner.prompts import Prompts
 from voicebench.runner.record import SessionRecord
 from voicebench.runner.recording import write_recording
 from voicebench.runner.session import Call
@@ -84,8 +85,9 @@ def run_benchmark(
     fails is a record like any other. An interrupt (Ctrl-C) ends the run early: the call it met is recorded as
     truncated, and the run says so in its notes and its exit code.
 
-    Raises AdapterError if the adapter cannot be made, and ReportError if ``out`` cannot be written, both before the
-    first call; ValueError if ``repeat`` is below 1, or if recordings or frames are wanted without ``out``.
+    Raises AdapterError if the adapter cannot be made, AudioFileError if a prompt cannot be decoded, and ReportError
+    if ``out`` cannot be written, all before the first call; ValueError if ``repeat`` is below 1, or if recordings or
+    frames are wanted without ``out``.
     """
     repeat = scenario.runs if repeat is None else repeat
     if repeat < 1:
@@ -94,6 +96,7 @@ def run_benchmark(
         raise ValueError("recordings and frames need a directory: give out")
     name, chosen = choose_adapter(scenario, adapter, options)
     first = create_adapter(name, chosen)  # a misspelt option fails here, before anything is written
+    Prompts.of(scenario)  # and so does audio that cannot be decoded
     run = _describe(scenario, first, realtime)
     writer = RunWriter(out, run) if out is not None else None
     bench = _Bench(scenario, run, writer, record, frames, on_result)

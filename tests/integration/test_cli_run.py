@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import soundfile
 
 SCENARIO = """
 name: Two turns
@@ -241,3 +243,16 @@ def test_the_command_itself_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert not {"locust", "gevent", "numpy", "pydantic", "yaml", "jinja2", "ssl"} & set(done.stdout.split())
+
+
+def test_audio_that_cannot_be_decoded_ends_the_run_before_it_writes_anything(
+    command: Command, tmp_path: Path
+) -> None:
+    samples = np.zeros(16000, np.float32)
+    samples[5] = np.nan
+    soundfile.write(tmp_path / "a.wav", samples, 16000, subtype="FLOAT")
+    (tmp_path / "s.yaml").write_text("name: s\nturns: [{audio: {file: a.wav}}]\n")
+    done = command("run", "s.yaml", "--out", "out")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "voicebench: a.wav: holds samples that are no numbers; export it again\n"
+    assert not (tmp_path / "out").exists()

@@ -4,7 +4,9 @@ import json
 import wave
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from voicebench.cli import build_parser, main
 from voicebench.cli.options import UsageError, key_values
@@ -114,6 +116,13 @@ def test_an_option_that_is_no_pair_is_explained(text: str, complaint: str) -> No
         key_values([text])
 
 
+@pytest.mark.parametrize("value", ["!!bool maybe", "!!timestamp soon", "2020-99-99", "!!int x"])
+def test_a_malformed_value_of_an_option_is_explained_without_it(value: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        key_values([f"pin={value}"])
+    assert str(caught.value) == "-o pin: not valid YAML: a malformed value"
+
+
 def test_validate_reports_every_file(scenario: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text(SCENARIO.replace("synth: speech", "synth: shout"))
@@ -126,6 +135,20 @@ def test_validate_reports_every_file(scenario: Path, tmp_path: Path, capsys: pyt
     problems = output.err.splitlines()
     assert problems[0].startswith(f"ERROR {bad}:4: turns[0].audio.synth: 'shout'")
     assert problems[1] == f"ERROR {tmp_path / 'none.yaml'}: no such file"
+
+
+def test_audio_that_breaks_off_in_its_middle_is_a_users_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text("name: s\nturns: [{audio: {file: a.flac}}]\n")
+    soundfile.write(tmp_path / "a.flac", np.random.default_rng(0).uniform(-0.5, 0.5, 16000), 16000)
+    whole = (tmp_path / "a.flac").read_bytes()
+    (tmp_path / "a.flac").write_bytes(whole[: len(whole) // 2])
+    assert main(["validate", str(scenario)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"ERROR {scenario}: {tmp_path / 'a.flac'}: cannot be read as audio: ")
+    assert error.count("\n") == 1
 
 
 def test_validate_of_good_files_exits_0(scenario: Path) -> None:

@@ -63,13 +63,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _explain(error: Exception) -> tuple[Exit, str]:
     """The exit code and the line for an error."""
     from voicebench.adapters.base import AdapterError
+    from voicebench.audio.files import AudioFileError
     from voicebench.cli.options import UsageError
     from voicebench.report.store import ReportError
     from voicebench.runner.evidence import EvidenceError
     from voicebench.scenario import ScenarioError
 
     text = " ".join(str(error).split())
-    if isinstance(error, UsageError | ScenarioError | ReportError | EvidenceError):
+    if isinstance(error, UsageError | ScenarioError | AudioFileError | ReportError | EvidenceError):
         return Exit.USAGE, text
     if isinstance(error, AdapterError):
         return Exit.UNREACHABLE, text

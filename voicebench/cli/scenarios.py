@@ -27,15 +27,19 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def validate_command(args: argparse.Namespace) -> int:
     """Print a line per file: OK, or its error."""
+    from voicebench.audio.files import AudioFileError
+    from voicebench.runner.prompts import Prompts
     from voicebench.scenario import ScenarioError, load_scenario
 
     failed = False
     for path in args.files:
         try:
             scenario = load_scenario(path)
-        except ScenarioError as error:
+            Prompts.of(scenario)
+        except (ScenarioError, AudioFileError) as error:
             failed = True
-            print(f"ERROR {error}", file=sys.stderr)
+            place = f"{path}: " if isinstance(error, AudioFileError) else ""
+            print(f"ERROR {place}{error}", file=sys.stderr)
         else:
             turns = len(scenario.turns)
             print(

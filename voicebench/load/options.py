@@ -255,6 +255,8 @@ def parse_pair(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"{key!r}: write KEY=VALUE")
     try:
         return key.strip(), yaml.safe_load(value)
+    except (ValueError, KeyError, AttributeError, RecursionError):  # of a malformed date or number
+        raise argparse.ArgumentTypeError(f"{key}: not valid YAML: a malformed value") from None
     except yaml.YAMLError as error:  # without the value: it may be a secret
         problem = getattr(error, "problem", None) or "cannot be parsed"
         raise argparse.ArgumentTypeError(f"{key}: not valid YAML: {problem}") from None
