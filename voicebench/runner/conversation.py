@@ -31,6 +31,8 @@ _NOT_SENT = -1
 MAX_EVENTS = 1000
 #: An agent may send so many packets at once, and so many a second in the long run, before the call fails.
 BURST_PACKETS, PACKETS_PER_S = 20_000, 1_000
+#: Likewise for the length of its audio, in seconds at once, and seconds a second.
+BURST_AUDIO_S, AUDIO_S_PER_S = 600, 20
 
 
 class Conversation:
@@ -70,7 +72,7 @@ class Conversation:
         self._vad_frames = 0  # frames heard by the live detector
         self._onsets: list[float] = []
         self._offsets: list[float] = []
-        self._packets = 0
+        self._packets = self._samples = 0
         self._next = 0  # the turn to play next
         self._waiting: Turn | None = scenario.turns[0]
         self._listening = self._waits_for_agent()
@@ -83,7 +85,12 @@ class Conversation:
     def audio(self, pcm: Pcm, arrived_ns: int, read_ns: int) -> None:
         """One packet of the agent's audio at its own rate; times on the session's clock."""
         self._packets += 1
-        if self._packets > BURST_PACKETS + PACKETS_PER_S * max(0, arrived_ns) // NANO:
+        self._samples += len(pcm) >> 1
+        since_ns = max(0, arrived_ns)
+        if (
+            self._packets > BURST_PACKETS + PACKETS_PER_S * since_ns // NANO
+            or self._samples > (BURST_AUDIO_S + AUDIO_S_PER_S * since_ns // NANO) * self.player.rate
+        ):
             self.flooded = True
             return
         self.player.audio(pcm, arrived_ns, read_ns)

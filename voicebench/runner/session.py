@@ -245,7 +245,7 @@ class Call:
         # A network in the path delivers later than the packet was read.
         conversation.audio(pcm, arrived_ns - origin, max(time.monotonic_ns(), arrived_ns) - origin)
         if conversation.flooded:
-            self._end("failed", "flood: the agent sends more audio packets than any caller could hear")
+            self._end("failed", "flood: the agent sends more audio than any caller could hear")
 
     def event(self, event: AgentEvent, arrived_ns: int) -> None:
         """Anything else. ``arrived_ns`` is CLOCK_MONOTONIC, or virtual time; the event's own time goes before it."""

@@ -152,6 +152,14 @@ def test_a_flood_of_packets_is_noticed_and_memory_stays_bounded() -> None:
     assert len(talk.player.packets()) == BURST_PACKETS
 
 
+def test_a_flood_of_long_packets_is_noticed_too() -> None:
+    for at_s, allowed_s in ((0, 600), (1, 620), (10, 800)):
+        talk = conversation({})
+        while not talk.flooded:
+            talk.audio(bytes(2 * talk.player.rate), at_s * 10**9, at_s * 10**9)
+        assert len(talk.player.packets()) == allowed_s
+
+
 def test_events_beyond_a_bound_are_counted() -> None:
     talk = conversation({})
     for _ in range(1500):
