@@ -28,6 +28,7 @@ from voicebench.load import messages, web
 from voicebench.load.describe import RunTicket, describe_run, new_ticket, plan_of, prove_writable
 from voicebench.load.master import MasterSide
 from voicebench.load.options import LoadOptions, OptionError, add_arguments, read_options
+from voicebench.load.warmth import spare_the_loop
 from voicebench.load.worker import WorkerSide, worker_name, worker_number
 from voicebench.report.store import ReportError
 from voicebench.scenario import ScenarioError
@@ -99,6 +100,7 @@ class Plugin:
             register(messages.DRAIN, self._on_drain)
             register(messages.SETTLED, self._on_settled)
         if self.is_worker:
+            spare_the_loop()
             self.environment.process_exit_code = 0  # the master judges; a container must not be started again
         if self.environment.web_ui is not None:
             web.extend(self.environment.web_ui, lambda: self.master.live)

@@ -28,6 +28,7 @@ from voicebench.load.patience import wait_until
 from voicebench.load.requests import requests_of
 from voicebench.load.results import measured, not_started
 from voicebench.load.spool import Spool, spool_directory
+from voicebench.load.warmth import warm_up
 from voicebench.load.watch import EVERY_S, Watch
 from voicebench.metrics.process import ProcessMeter
 from voicebench.metrics.results import RunInfo, SessionResult
@@ -91,6 +92,7 @@ class WorkerSide:
         """
         zero_s = time.monotonic() + LEAD_S
         self.end()
+        warm_up()
         for scenario, _ in options.scenarios:
             prompts = Prompts.of(scenario)
             prompts.encoded(create_adapter(*options.adapter_for(scenario)))
