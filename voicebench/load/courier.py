@@ -17,6 +17,7 @@ from voicebench.load.ledger import lost_result
 from voicebench.load.messages import BATCH_BYTES, CHUNK, DRAINED, STARTED, Chunk, Drained, Sender, Started, pack
 from voicebench.load.spool import Ref, Spool
 from voicebench.metrics.serialise import to_dict
+from voicebench.report.store import without_secrets
 
 Send = Callable[[str, Any], None]
 
@@ -73,14 +74,14 @@ class Courier:
             started_at,
             scheduled_at,
         )
-        self._spool.append(to_dict(lost))  # until its result comes
+        self._spool.append(without_secrets(to_dict(lost)))  # until its result comes
         self._announcing.append((call_id, scenario, started_at, scheduled_at))
         self._announce(self._now())
 
     def recorded(self, result: Mapping[str, Any]) -> None:
         """A call ended; ``result`` is the object for its line of ``sessions.jsonl``."""
         self._recorded += 1
-        self._waiting.append(self._spool.append(result))
+        self._waiting.append(self._spool.append(without_secrets(result)))
 
     def acknowledged(self, seq: int) -> None:
         """The master has chunk ``seq``."""

@@ -16,7 +16,7 @@ from typing import Any
 from voicebench.load.messages import json_line
 from voicebench.metrics.results import RunInfo
 from voicebench.metrics.serialise import run_to_dict
-from voicebench.report.store import RUN_FILE, SESSIONS_FILE
+from voicebench.report.store import RUN_FILE, SESSIONS_FILE, run_without_secrets
 
 SPOOL_DIR_VARIABLE = "VOICEBENCH_SPOOL_DIR"
 
@@ -40,7 +40,7 @@ class Spool:
         self._refused = False
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            (directory / RUN_FILE).write_bytes(json_line({"ended": False, **run_to_dict(run)}))
+            (directory / RUN_FILE).write_bytes(json_line({"ended": False, **run_to_dict(run_without_secrets(run))}))
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         except OSError as error:
             self._refuse(error)

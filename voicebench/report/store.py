@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -192,6 +192,21 @@ def write_atomic(path: Path, data: bytes) -> None:
         raise
 
 
+def without_secrets(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A serialised call as any file may hold it (VB30)."""
+    safe = {
+        "adapter": redact(result["adapter"]),
+        "metadata": redact(result["metadata"]),
+        "reason": redact_text(result["reason"]),
+    }
+    return {**result, **safe}
+
+
+def run_without_secrets(run: RunInfo) -> RunInfo:
+    """A run's description as any file may hold it."""
+    return replace(run, adapter=redact(run.adapter), command=redact_command(run.command))
+
+
 def _prove_writable(directory: Path) -> None:
     probe = directory / f".voicebench-probe.{os.getpid()}"
     try:
@@ -205,18 +220,12 @@ def _prove_writable(directory: Path) -> None:
 
 
 def _line(result: SessionResult) -> bytes:
-    data = to_dict(result)
-    safe = {
-        "adapter": redact(data["adapter"]),
-        "metadata": redact(data["metadata"]),
-        "reason": redact_text(data["reason"]),
-    }
-    return (json.dumps({**data, **safe}, ensure_ascii=False, separators=(",", ":"), default=str) + "\n").encode()
+    data = without_secrets(to_dict(result))
+    return (json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str) + "\n").encode()
 
 
 def _run_json(run: RunInfo, ended: bool) -> bytes:
-    run = replace(run, adapter=redact(run.adapter), command=redact_command(run.command))
-    data = {"ended": ended, **run_to_dict(run)}
+    data = {"ended": ended, **run_to_dict(run_without_secrets(run))}
     return (json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n").encode()
 
 

@@ -1,5 +1,6 @@
 """The spool: a run directory that survives its process."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,16 @@ def test_what_a_killed_worker_spooled_reads_as_a_run_with_its_open_calls_lost(tm
     run, results = load([tmp_path / "run-1" / "w0"])
     assert {one.call_id: one.outcome for one in results} == {"a": "completed", "b": "lost"}
     assert run.id == "run-1"
+
+
+def test_a_spool_holds_no_secret(tmp_path: Path) -> None:
+    run = replace(run_info(), command="locust --adapter-option 'headers={X-Pin: s3cr3t}'")
+    courier = Courier("run-1", "w0", "h", lambda kind, data: None, lambda: 0.0, Spool(tmp_path, run))
+    one = result("a", metadata={"token": "s3cr3t"}, reason="agent hung up: close code 4001 (Bearer s3cr3t)")
+    courier.recorded(to_dict(one))
+    written = [path.read_text() for path in tmp_path.iterdir()]
+    assert len(written) == 2
+    assert "s3cr3t" not in "".join(written)
 
 
 def test_lines_are_read_back_where_they_were_written(tmp_path: Path) -> None:
