@@ -172,6 +172,21 @@ def test_a_handshake_that_does_not_end_stops_nobody() -> None:
     assert len(ticks) > 50
 
 
+def test_a_redirect_is_not_followed_with_the_headers_secrets() -> None:
+    met = threading.Event()
+
+    def elsewhere(_: Connection) -> None:
+        met.set()
+
+    with agent(elsewhere) as other:
+        raw = f"HTTP/1.1 302 Found\r\nLocation: {other}/\r\nContent-Length: 0\r\n\r\n".encode()
+        with agent(reply, raw=raw) as url:
+            record = call(url, headers={"Authorization": "Bearer s3cret"})
+    assert (record.outcome, record.connect_ms) == ("failed", None)
+    assert record.reason.startswith("bad handshake: ")
+    assert not met.is_set()
+
+
 def test_a_server_that_speaks_no_websocket_is_a_failed_call() -> None:
     with agent(reply, raw=b"SSH-2.0-OpenSSH_9.2\r\n\r\n") as url:
         record = call(url)

@@ -112,7 +112,7 @@ class WebSocketAdapter(StreamAdapter):
                 subprotocols=self.subprotocols or None,
                 sslopt=self._tls_options(),
                 sockopt=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
-                redirect_limit=3,
+                redirect_limit=0,  # it would take the headers, secrets among them, wherever the agent says
                 skip_utf8_validation=True,
                 enable_multithread=False,
                 class_=_Handshake,

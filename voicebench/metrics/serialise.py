@@ -10,7 +10,8 @@ Conventions
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from voicebench.metrics.results import (
     BargeIn,
@@ -37,6 +38,7 @@ _GROUPS: Mapping[str, Any] = {
     "continuity": Continuity,
     "playout": Playout,
 }
+_HINTS: Mapping[type, dict[str, Any]] = {kind: get_type_hints(kind) for kind in (SessionResult, RunInfo)}
 _FIGURES = ("duration_s", "user_speech_ms", "agent_speech_ms", "overlap_ms", "talk_over_ms")
 _CALL = (
     "call_id",
@@ -105,11 +107,30 @@ def _read(data: Mapping[str, Any], what: str, name: object, build: Callable[[Map
             f"{what} {name}: schema_version {version!r} is not {SCHEMA_VERSION}, which this version reads"
         )
     try:
-        return build(data)
+        built = build(data)
+        _check_types(built)
+        return built
     except KeyError as error:
         raise ValueError(f"{what} {name}: {error.args[0]!r} is missing") from None
     except (TypeError, AttributeError) as error:
         raise ValueError(f"{what} {name}: {error}") from None
+
+
+def _check_types(built: object) -> None:
+    """Raise TypeError for a field of a wrong type: files can be edited, and reports count on types."""
+    for name, hint in _HINTS[type(built)].items():
+        value = getattr(built, name)
+        origin, arguments = get_origin(hint) or hint, get_args(hint)
+        if origin in (Union, UnionType):
+            kinds = tuple(get_origin(kind) or kind for kind in arguments)
+        else:
+            kinds = (type(arguments[0]),) if origin is Literal else (origin,)
+        if float in kinds:
+            kinds = (*kinds, int)
+        if not isinstance(value, kinds):
+            raise TypeError(f"{name!r} cannot be {value!r}")
+        if name == "recording" and value and not all(isinstance(path, str) for path in value.values()):
+            raise TypeError(f"{name!r} holds something that is no path")
 
 
 def _session_from_dict(data: Mapping[str, Any]) -> SessionResult:

@@ -243,7 +243,7 @@ def _read_sessions(directory: Path, notes: list[str]) -> Iterator[SessionResult]
             continue
         try:
             yield from_dict(json.loads(line))
-        except (ValueError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             torn.append(f"line {number} of {path.name} cannot be read and is left out: {_oneline(error)}")
     notes += torn[:3]
     if len(torn) > 3:
@@ -260,7 +260,7 @@ def _read_run(directory: Path, results: Sequence[SessionResult], notes: list[str
         return _guess_run(directory, results)
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise ReportError(f"{path}: not the description of a run: {_oneline(error)}") from None
     if not data.get("ended", True):
         notes.append("the run was cut off before its end")

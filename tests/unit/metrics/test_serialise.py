@@ -108,3 +108,14 @@ def test_every_stored_field_is_documented() -> None:
         stored |= {field.name for field in fields(kind)}
     stored |= {field.name for field in fields(SessionMetrics)}
     assert {name for name in stored if f"`{name}`" not in text} == set()
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [("started_at", "x"), ("scenario", 5), ("recording", {"user": 5}), ("metadata", 5), ("reason", 5)],
+)
+def test_a_field_of_a_wrong_type_is_named(field: str, wrong: object) -> None:
+    data = to_dict(SessionResult("c1", "s", "w", "lost", "gone", 1.0, None, "real", "", {}, None))
+    assert from_dict(data).call_id == "c1"
+    with pytest.raises(ValueError, match=rf"session c1: '{field}' (cannot be|holds)"):
+        from_dict({**data, field: wrong})
