@@ -1,12 +1,10 @@
 """The reference agent's server, called over real sockets by websocket-client."""
 
 import json
-import shutil
 import signal
 import socket
 import ssl
 import struct
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -321,13 +319,9 @@ def test_a_caller_that_never_answers_the_close_cannot_hold_the_agent() -> None:
         assert server.log()[0]["reason"] == "agent shut down"
 
 
-def test_it_serves_tls(tmp_path: Path) -> None:
-    if shutil.which("openssl") is None:
-        pytest.skip("needs the openssl command to make a certificate")
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
-    extra = ("--tls-cert", str(cert), "--tls-key", str(key))
+def test_it_serves_tls() -> None:
+    certificate = Path(__file__).parent.parent / "fixtures" / "agent.pem"
+    extra = ("--tls-cert", str(certificate), "--tls-key", str(certificate))
     with BackgroundServer(extra=extra, greeting_ms=100, endpoint_silence_ms=100, response_ms=100) as server:
         assert server.url.startswith("wss://")
         with socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1]))) as plain:

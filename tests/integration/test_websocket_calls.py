@@ -4,7 +4,6 @@ import contextlib
 import json
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -210,23 +209,16 @@ def test_a_handshake_that_is_never_answered_times_out() -> None:
     assert record.reason == "timeout: no handshake within 0.3 s"
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("tls") / "agent.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", path, "-out", f"{path}.crt"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    path.write_bytes(path.read_bytes() + Path(f"{path}.crt").read_bytes())
-    return path
+#: For tests alone: a certificate for 127.0.0.1 and its key, and the certificate by itself.
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+CERTIFICATE_AND_KEY, CERTIFICATE = FIXTURES / "agent.pem", FIXTURES / "agent.crt"
 
 
-def test_calls_work_over_tls_with_wake_up_timestamps(certificate: Path) -> None:
+def test_calls_work_over_tls_with_wake_up_timestamps() -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate)
+    tls.load_cert_chain(CERTIFICATE_AND_KEY)
     with agent(reply, tls=tls) as url:
-        record = call(url, tls_ca=f"{certificate}.crt")
+        record = call(url, tls_ca=str(CERTIFICATE))
         unverified = call(url, tls_verify=False)
         distrusted = call(url)
     assert (record.outcome, record.timestamps) == ("completed", "wakeup")
